@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from shuffledp.domain import Categories, Numbered
-from shuffledp.engines import files
+from shuffledp.engines import csv_files
 from shuffledp.engines.encoding import distinct_values
 from shuffledp.engines.files import FileTable
 from shuffledp.engines.local import Column
@@ -269,7 +269,7 @@ def test_closed_quotation_marks_and_what_looks_like_the_end_are_values(tmp_path,
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_quoted_line_breaks_survive_the_ends_of_blocks(tmp_path, monkeypatch, block, end):
     """Arrow lost the line feed of a quoted CR LF that lay across two blocks, and with it the category."""
-    monkeypatch.setattr(files, "_CSV_BLOCK_BYTES", block)
+    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", block)
     path = tmp_path / "blocks.csv"
     for before in range(block):
         values = ["x" * (before % 7), "l\r\nm", "x" * (before // 7), *["l\r\nm"] * 9, "a"]

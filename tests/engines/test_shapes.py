@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from shuffledp.domain import BIT, Categories, EqualTo, Interval
-from shuffledp.engines import files
+from shuffledp.engines import csv_files
 from shuffledp.engines.files import FileTable
 from shuffledp.engines.local import Column
 from shuffledp.engines.strings import as_strings
@@ -154,7 +154,7 @@ def test_the_column_is_the_same_in_every_shape(tmp_path):
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_empty_lines_survive_the_ends_of_blocks(tmp_path, monkeypatch, block, end):
     """Arrow parses a file in blocks: a line break, or an empty line, may lie across two of them."""
-    monkeypatch.setattr(files, "_CSV_BLOCK_BYTES", block)
+    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", block)
     draw = random.Random(block)
     for number in range(18):
         values = [draw.choice([None, None, "a", "bb", "x y"]) for _ in range(draw.randrange(40))]

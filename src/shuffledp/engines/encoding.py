@@ -10,14 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import BinnedNumbers, Categories, DiscreteDomain, Domain, Interval, Periods
 from shuffledp.engines.dates import local_times
-from shuffledp.engines.strings import as_strings, distinct_strings
+from shuffledp.engines.strings import as_strings, distinct_strings, has_strings, swap_decimal_marks
 from shuffledp.errors import DataError, DomainError
 from shuffledp.extras import extra
 from shuffledp.text_values import canonical_form, looks_missing, parse_number
@@ -40,11 +40,24 @@ class Encoded:
     """Which rows of the batch these are; None if all."""
 
 
+class Rules(TypedDict, total=False):
+    """How the values of a column are read."""
+
+    missing: Categories | None
+    """Strings that mean a missing value."""
+    drop_missing: bool
+    """Whether rows without a value are left out."""
+    decimal: str
+    """The decimal mark of numbers that are strings: a point or a comma."""
+
+
 class Encoder(ABC):
     """Encodes the batches of one column, and counts the rows that it cannot encode."""
 
-    def __init__(self, *, missing: Categories | None = None, drop_missing: bool = False) -> None:
-        self._markers, self._drop_missing = missing, drop_missing
+    def __init__(
+        self, *, missing: Categories | None = None, drop_missing: bool = False, decimal: str = "."
+    ) -> None:
+        self._markers, self._drop_missing, self._decimal = missing, drop_missing, decimal
         self.encoded = 0
         """The number of rows with an index or position."""
         self.missing = 0
@@ -112,15 +125,8 @@ class IndexEncoder(Encoder):
     those out.
     """
 
-    def __init__(
-        self,
-        domain: DiscreteDomain,
-        *,
-        other: str | None = None,
-        missing: Categories | None = None,
-        drop_missing: bool = False,
-    ) -> None:
-        super().__init__(missing=missing, drop_missing=drop_missing)
+    def __init__(self, domain: DiscreteDomain, *, other: str | None = None, **rules: Unpack[Rules]) -> None:
+        super().__init__(**rules)
         self._domain = domain
         self._other = None if other is None else int(domain.encode(other))
 
@@ -184,10 +190,8 @@ class BitEncoder(IndexEncoder):
 class _RangeEncoder(Encoder):
     """Encodes values by arithmetic; ``other`` is the index of values outside the domain and of missing ones."""
 
-    def __init__(
-        self, *, other: int | None = None, missing: Categories | None = None, drop_missing: bool = False
-    ) -> None:
-        super().__init__(missing=missing, drop_missing=drop_missing)
+    def __init__(self, *, other: int | None = None, **rules: Unpack[Rules]) -> None:
+        super().__init__(**rules)
         self._other = other
 
     def _encode(self, values: Any) -> Encoded:
@@ -219,10 +223,9 @@ class NumberEncoder(_RangeEncoder):
         *,
         clip: bool = False,
         other: int | None = None,
-        missing: Categories | None = None,
-        drop_missing: bool = False,
+        **rules: Unpack[Rules],
     ) -> None:
-        super().__init__(other=other, missing=missing, drop_missing=drop_missing)
+        super().__init__(other=other, **rules)
         self._domain, self._clip = domain, clip
         self._interval = domain.interval if isinstance(domain, BinnedNumbers) else domain
 
@@ -243,7 +246,7 @@ class NumberEncoder(_RangeEncoder):
         return self._domain.positions(numbers)
 
     def _codes(self, values: Any) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_]]:
-        numbers, present = _numbers(values, self._markers)
+        numbers, present = _numbers(values, self._markers, self._decimal)
         outside = self._interval.outside(numbers, clip=self._clip) & present
         inside = present & ~outside
         if not inside.all():
@@ -259,15 +262,8 @@ class NumberEncoder(_RangeEncoder):
 class DateEncoder(_RangeEncoder):
     """Encodes dates as indices of their periods."""
 
-    def __init__(
-        self,
-        domain: Periods,
-        *,
-        other: int | None = None,
-        missing: Categories | None = None,
-        drop_missing: bool = False,
-    ) -> None:
-        super().__init__(other=other, missing=missing, drop_missing=drop_missing)
+    def __init__(self, domain: Periods, *, other: int | None = None, **rules: Unpack[Rules]) -> None:
+        super().__init__(other=other, **rules)
         self._domain = domain
 
     def _codes(self, values: Any) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_]]:
@@ -280,7 +276,9 @@ class DateEncoder(_RangeEncoder):
         return f"The domain is {self._domain.description}"
 
 
-def _numbers(values: Any, missing: Categories | None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _numbers(
+    values: Any, missing: Categories | None, decimal: str
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Each value as a number, NaN if it is not one, and which values are not missing."""
     if missing is None and (pa.types.is_float64(values.type) or pa.types.is_integer(values.type)):
         valid = np.ones(len(values), dtype=np.bool_)
@@ -290,6 +288,8 @@ def _numbers(values: Any, missing: Categories | None) -> tuple[NDArray[np.float6
         numbers = values.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         return numbers, valid & ~np.isnan(numbers)
     strings = as_strings(values, missing, any_spelling=True)
+    if decimal == "," and has_strings(values.type):
+        strings = swap_decimal_marks(strings)
     present = strings.is_valid().to_numpy(zero_copy_only=False)
     numbers = np.full(len(strings), math.nan)
     numbers[present] = _parsed(strings.drop_null())
@@ -312,36 +312,44 @@ def _parsed(strings: pa.Array) -> NDArray[np.float64]:
 class ValueParser(Encoder):
     """Parses the value of each row by the rules of a domain."""
 
-    def __init__(self, domain: Domain, *, missing: Categories | None = None, drop_missing: bool = False) -> None:
-        super().__init__(missing=missing, drop_missing=drop_missing)
+    def __init__(self, domain: Domain, **rules: Unpack[Rules]) -> None:
+        super().__init__(**rules)
         self._domain, self._parsed, self._reason = domain, dict[str, Any](), ""
 
     def parse(self, batches: Iterable[Any], limit: int | None = None) -> list[Any]:
         """The values of the first ``limit`` rows; missing ones count as rows unless they are dropped."""
-        strings = (string for batch in batches for string in as_strings(batch, self._markers).to_pylist())
-        rows = islice((string for string in strings if string is not None or not self._drop_missing), limit)
-        values = [value for string in rows for value in self._value(string)]
+        values_read = (pair for batch in batches for pair in self._with_point(batch))
+        rows = islice((pair for pair in values_read if pair[0] is not None or not self._drop_missing), limit)
+        values = [value for pair in rows for value in self._value(*pair)]
         self.encoded = len(values)
         return values
+
+    def _with_point(self, batch: Any) -> Iterator[tuple[str | None, str | None]]:
+        """Each value as a string, and as one in which numbers have a decimal point."""
+        strings = as_strings(batch, self._markers)
+        swapped = strings
+        if self._decimal == "," and has_strings(batch.type) and isinstance(self._domain, (Interval, BinnedNumbers)):
+            swapped = swap_decimal_marks(strings)
+        return zip(strings.to_pylist(), swapped.to_pylist(), strict=True)
 
     def _encode(self, values: Any) -> Encoded:
         return Encoded(np.array(self.parse([values]), dtype=object))
 
-    def _value(self, string: str | None) -> Iterator[Any]:
+    def _value(self, string: str | None, with_point: str | None) -> Iterator[Any]:
         """The value that the string means, if any."""
-        if string is None:
+        if string is None or with_point is None:
             self.missing += 1
             return
         try:
-            if string not in self._parsed:
-                value = self._domain.parse(string)
+            if with_point not in self._parsed:
+                value = self._domain.parse(with_point)
                 self._domain.encode(value)
                 if not self._domain.is_named(string):
                     self.add_marker(string)
-                self._parsed[string] = value
-            yield self._parsed[string]
+                self._parsed[with_point] = value
+            yield self._parsed[with_point]
         except DomainError as error:
-            self._reason = self._reason or str(error).rstrip(".")
+            self._reason = self._reason or str(error).replace(repr(with_point), repr(string)).rstrip(".")
             self.add_outside(string, 1)
             self.add_marker(string)
 

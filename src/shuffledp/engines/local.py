@@ -17,6 +17,7 @@ from shuffledp.engines.encoding import (
     Encoded,
     Encoder,
     NumberEncoder,
+    Rules,
     ValueParser,
     distinct_values,
 )
@@ -110,10 +111,10 @@ class Column:
     def _markers(self) -> Categories | None:
         return Categories.of(self.missing) if self.missing else None
 
-    def _rules(self, domain: Domain) -> dict[str, Any]:
-        """What the encoder does with missing values."""
+    def _rules(self, domain: Domain) -> Rules:
+        """How the encoder reads values, and what it does with missing ones."""
         domain.check_missing_markers(self.missing)
-        return {"missing": self._markers, "drop_missing": self.drop_missing}
+        return {"missing": self._markers, "drop_missing": self.drop_missing, "decimal": self.table.decimal}
 
     def _finish(self, encoder: Encoder) -> None:
         encoder.check()

@@ -30,9 +30,12 @@ def as_strings(values: Any, missing: Categories | None = None, *, any_spelling: 
         values = values.dictionary_decode()
     if pa.types.is_floating(values.type):
         values = _float_strings(values, any_spelling and missing is None)
-    if not pa.types.is_string(values.type):
-        values = pc.cast(values, pa.string())
-    trimmed = pc.utf8_trim_whitespace(values)
+    try:
+        if not pa.types.is_string(values.type):
+            values = pc.cast(values, pa.string())
+        trimmed = pc.utf8_trim_whitespace(values)
+    except pa.ArrowInvalid:
+        raise DataError("The column has a value that is not in UTF-8.") from None
     strings = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
     return strings if missing is None else _without(strings, missing)
 
@@ -51,6 +54,19 @@ def distinct_strings(values: Any, missing: Categories | None = None) -> tuple[ND
     strings = as_strings(encoded.dictionary, missing).to_pylist()
     positions = pc.fill_null(pc.cast(encoded.indices, pa.int64()), len(strings)).to_numpy(zero_copy_only=False)
     return positions, [*strings, None]
+
+
+def has_strings(kind: pa.DataType) -> bool:
+    """Whether values of the type are strings, also in dictionaries."""
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value))
+
+
+def swap_decimal_marks(strings: pa.Array) -> pa.Array:
+    """Numbers with a decimal comma as numbers with a point; what has a point is not a number any more."""
+    for mark, instead in ((".", "\0"), (",", "."), ("\0", ",")):
+        strings = pc.replace_substring(strings, mark, instead)
+    return strings
 
 
 def _check_type(kind: pa.DataType) -> None:

@@ -25,10 +25,14 @@ Progress = Callable[[float], None]
 
 BATCH_ROWS = 1 << 17
 _SHOWN_COLUMNS = 20
+_SHOWN_CHARACTERS = 60
 
 
 class Table(ABC):
     """Rows of named columns."""
+
+    decimal = "."
+    """The decimal mark of numbers that are strings: a point or a comma."""
 
     @abstractmethod
     def read(self, columns: Sequence[str], progress: Progress = lambda _: None) -> Iterator[tuple[pa.Array, ...]]:
@@ -69,10 +73,15 @@ class MemoryTable(Table):
 def check_column(column: str, names: Sequence[str], source: str) -> None:
     """Refuse a column that ``source`` does not have, or has twice."""
     if column not in names:
-        shown = ", ".join(names[:_SHOWN_COLUMNS]) + (", ..." if len(names) > _SHOWN_COLUMNS else "")
-        raise ParameterError(f"{source} has no column {column!r}; it has {shown}.", column=column)
+        raise ParameterError(f"{source} has no column {column!r}; it has {_listed(names)}.", column=column)
     if names.count(column) > 1:
         raise ParameterError(f"{source} has {names.count(column)} columns named {column!r}; rename them.")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, of which hostile files may have millions, or long ones."""
+    shown = [name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}..." for name in names[:_SHOWN_COLUMNS]]
+    return ", ".join(shown) + (", ..." if len(names) > _SHOWN_COLUMNS else "")
 
 
 def arrow_column(values: Any, name: str = "values") -> pa.ChunkedArray:
@@ -122,10 +131,9 @@ def _refuse_what_is_no_column(values: Any, name: str) -> None:
         )
     names = _column_names(values)
     if names is not None:
-        shown = ", ".join(names[:_SHOWN_COLUMNS]) + (", ..." if len(names) > _SHOWN_COLUMNS else "")
         example = names[0] if names else "COLUMN"
         raise ParameterError(
-            f"{name} is a whole table ({shown}), not one column: give one, such as frame[{example!r}]."
+            f"{name} is a whole table ({_listed(names)}), not one column: give one, such as frame[{example!r}]."
         )
     if getattr(values, "ndim", 1) != 1:
         raise ParameterError(f"{name} is an array of {values.ndim} dimensions, not one column: give a flat array.")
