@@ -4,28 +4,61 @@ import bz2
 import csv
 import gzip
 import io
+import json
+import lzma
 import random
+import zipfile
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
 from shuffledp.domain import BIT, Categories, EqualTo, Interval
 from shuffledp.engines import csv_files
+from shuffledp.engines.dialect import Dialect
 from shuffledp.engines.files import FileTable
 from shuffledp.engines.local import Column
 from shuffledp.engines.strings import as_strings
 from shuffledp.errors import ShuffledpError
 
 
+NO_HEADER = {"header": False, "names": ("m",)}
+DIALECTS = {
+    "semicolon.csv": Dialect(delimiter=";"),
+    "pipe-crlf.csv": Dialect(delimiter="|"),
+    "comma.tsv": Dialect(delimiter=","),
+    "latin-1.csv": Dialect(encoding="latin-1"),
+    "cp1252-blank.csv": Dialect(encoding="cp1252"),
+    "utf-8.csv": Dialect(encoding="UTF8"),
+    "utf-16.csv": Dialect(encoding="utf-16"),
+    "utf-16-be.csv.gz": Dialect(encoding="utf-16-be"),
+    "utf-16-le-marked.csv": Dialect(encoding="utf-16-le"),
+    "utf-32.csv": Dialect(encoding="utf-32", delimiter=";"),
+    "no-header.csv": Dialect(**NO_HEADER),
+    "no-header-cr.csv": Dialect(**NO_HEADER),
+    "no-header-end.csv": Dialect(**NO_HEADER),
+    "no-header-two.csv": Dialect(header=False, names=("m", "n"), delimiter=";"),
+    "no-header-blank.csv.xz": Dialect(header=False, names=("m", "n", "o")),
+    "no-header-utf-16.csv": Dialect(**NO_HEADER, encoding="utf-16"),
+    "latin-1.jsonl": Dialect(encoding="latin-1"),
+    "utf-16.jsonl": Dialect(encoding="utf-16"),
+}
+"""The dialect of each file that does not have the usual one."""
+
+
+def file_table(path):
+    return FileTable(path, DIALECTS.get(path.name, Dialect()))
+
+
 def read_column(path, column, **options):
     """The strings of a column, batch by batch."""
-    return (as_strings(batch) for (batch,) in FileTable(path).read([column], **options))
+    return (as_strings(batch) for (batch,) in file_table(path).read([column], **options))
 
 
 def file_column(path, name, *options, **more):
-    return Column(FileTable(path), name, *options, **more)
+    return Column(file_table(path), name, *options, **more)
 
 
 NASTY = [None, "a", None, "b", None, None, "a", "NA", "c, d", 'say "e"', "two\nlines", "\u00e9", "1", "b", None]
@@ -34,17 +67,17 @@ NUMBERS = [None, 1.0, 2.0, None, 3.0, 1.0, None]
 BOOLEANS = [True, None, False, True, None]
 
 
-def as_csv(values, *, columns=1, end="\n", quoted=False, blank=False, before="", final=True, delimiter=","):
+def as_csv(values, *, columns=1, end="\n", quoted=False, blank=False, before="", final=True, delimiter=",", header=True):
     """The file by hand: a missing value is an empty field, or with ``blank`` an empty line."""
 
     def field(value):
         text = "" if value is None else value
-        if (quoted and (text or quoted == "all")) or any(each in text for each in '",\r\n\t'):
+        if (quoted and (text or quoted == "all")) or any(each in text for each in '",;|\r\n\t'):
             return '"' + text.replace('"', '""') + '"'
         return text
 
     rest = [str(number) for number in range(columns - 1)]
-    lines = [delimiter.join(["m", *(f"other{number}" for number in rest)])]
+    lines = [delimiter.join(["m", *(f"other{number}" for number in rest)])] if header else []
     for value in values:
         lines.append("" if value is None and blank else delimiter.join([field(value), *rest]))
     return (before + end.join(lines) + (end if final else "")).encode()
@@ -63,9 +96,96 @@ def as_parquet(array, **options):
     return file.getvalue()
 
 
-def text_shapes(values):
+def as_arrow(array, *, stream=False, rows=None, **options):
+    table, file = pa.table({"n": pa.nulls(len(array)), "m": array}), io.BytesIO()
+    kind = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with kind(file, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return file.getvalue()
+
+
+def as_feather(array, **options):
+    file = io.BytesIO()
+    pa.feather.write_feather(pa.table({"m": array}), file, **options)
+    return file.getvalue()
+
+
+def as_json(values, *, end="\n", null=True, ascii=True, final=True):
+    """A missing value is null, or its key is missing; other keys may have anything."""
+    rows = [{"other": [{"m": 1}], "n": 0.5} | ({} if value is None and not null else {"m": value}) for value in values]
+    return (end.join(json.dumps(row, ensure_ascii=ascii) for row in rows) + (end if final else "")).encode()
+
+
+def as_zip(content, **options):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", **options) as archive:
+        archive.mkdir("../directory")
+        archive.writestr("../../etc/passwd", content)
+    return file.getvalue()
+
+
+def recoded(content, encoding):
+    return content.decode().encode(encoding)
+
+
+def other_shapes(values):
+    """Dialects, compressions and formats that need more than a look at the name."""
     strings = pa.array(values, type=pa.string())
     return {
+        "semicolon.csv": as_csv(values, columns=2, delimiter=";"),
+        "pipe-crlf.csv": as_csv(values, columns=3, delimiter="|", end="\r\n", blank=True),
+        "comma.tsv": as_csv(values, columns=2),
+        "latin-1.csv": recoded(as_csv(values, columns=2), "latin-1"),
+        "cp1252-blank.csv": recoded(as_csv(values, columns=2, blank=True, end="\r\n", before="\r\n"), "cp1252"),
+        "utf-8.csv": as_csv(values, end="\r"),
+        "utf-16.csv": recoded(as_csv(values, end="\r\n"), "utf-16"),
+        "utf-16-be.csv.gz": gzip.compress(recoded(as_csv(values), "utf-16-be")),
+        "utf-16-le-marked.csv": recoded(as_csv(values), "utf-16"),
+        "utf-32.csv": recoded(as_csv(values, columns=2, delimiter=";", final=False), "utf-32"),
+        "no-header.csv": as_csv(values, header=False),
+        "no-header-cr.csv": as_csv(values, header=False, end="\r", quoted=True),
+        "no-header-end.csv": as_csv(values, header=False, quoted="all", final=False),
+        "no-header-two.csv": as_csv(values, header=False, columns=2, delimiter=";"),
+        "no-header-blank.csv.xz": lzma.compress(as_csv(values, header=False, columns=3, blank=True, end="\r\n")),
+        "no-header-utf-16.csv": recoded(as_csv(values, header=False), "utf-16"),
+        "one.csv.xz": lzma.compress(as_csv(values)),
+        "two-streams.csv.xz": lzma.compress(as_csv(values)[:20]) + b"\0" * 8 + lzma.compress(as_csv(values)[20:]),
+        "one.csv.zip": as_zip(as_csv(values), compression=zipfile.ZIP_DEFLATED),
+        "stored.zip": as_zip(as_csv(values, columns=2)),
+        "one.csv.zst": pa.compress(as_csv(values), codec="zstd", asbytes=True),
+        "one.csv.lz4": lz4_frame(as_csv(values)),
+        "gzip-without-suffix.csv": gzip.compress(as_csv(values)),
+        "two-members.csv.gz": gzip.compress(as_csv(values)[:20]) + gzip.compress(as_csv(values)[20:]),
+        "parquet.csv": as_parquet(strings),
+        "packed.parquet.gz": gzip.compress(as_parquet(strings)),
+        "packed.zip": as_zip(as_parquet(strings)),
+        "lz4.feather": as_feather(strings, compression="lz4"),
+        "plain.feather": as_feather(strings, compression="uncompressed", chunksize=4),
+        "file.arrow": as_arrow(strings, rows=3),
+        "dictionary.arrow": as_arrow(strings.dictionary_encode()),
+        "large.arrow.xz": lzma.compress(as_arrow(strings.cast(pa.large_string()), compression="zstd")),
+        "view.arrow": as_arrow(strings.cast(pa.string_view())),
+        "stream.arrows": as_arrow(strings, stream=True, rows=4),
+        "stream.arrows.gz": gzip.compress(as_arrow(strings.dictionary_encode(), stream=True)),
+        "null.jsonl": as_json(values),
+        "no-key.ndjson": as_json(values, null=False, ascii=False, final=False),
+        "crlf.json": b"\xef\xbb\xbf" + as_json(values, end="\r\n"),
+        "latin-1.jsonl": recoded(as_json(values, ascii=False), "latin-1"),
+        "utf-16.jsonl": recoded(as_json(values, ascii=False), "utf-16"),
+        "packed.jsonl.zip": as_zip(as_json(values)),
+    }
+
+
+def lz4_frame(content):
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "lz4") as stream:
+        stream.write(content)
+    return sink.getvalue().to_pybytes()
+
+
+def text_shapes(values):
+    strings = pa.array(values, type=pa.string())
+    return other_shapes(values) | {
         "one.csv": as_csv(values),
         "one-crlf.csv": as_csv(values, end="\r\n"),
         "one-cr.csv": as_csv(values, end="\r"),
@@ -150,6 +270,28 @@ def test_the_column_is_the_same_in_every_shape(tmp_path):
         assert outcomes(column_of(tmp_path, name, content)) == wanted, name
 
 
+def test_several_files_are_read_one_after_the_other(tmp_path):
+    """Each in its own format; the values have the types that the files give them."""
+    parts = [NASTY[:2], NASTY[2:6], NASTY[6:9], NASTY[9:12], NASTY[12:]]
+    column_of(tmp_path, "part-1.csv", as_csv(parts[0]))
+    column_of(tmp_path, "part-2.parquet", as_parquet(pa.array(parts[1], type=pa.large_string())))
+    column_of(tmp_path, "part-3.jsonl", as_json(parts[2]))
+    column_of(tmp_path, "part-10.csv.zip", as_zip(as_csv(parts[3], columns=2)))
+    column_of(tmp_path, "part-4.arrow", as_arrow(pa.array(parts[4])))
+    in_order = [tmp_path / f"part-{name}" for name in ("1.csv", "2.parquet", "3.jsonl", "10.csv.zip", "4.arrow")]
+    fractions = []
+    rows = [value for (batch,) in FileTable(in_order).read(["m"], fractions.append) for value in batch.to_pylist()]
+    assert rows == NASTY
+    assert fractions == sorted(fractions)
+    assert 0 < fractions[0] < fractions[-1] == 1
+    shuffled = Column(FileTable(str(tmp_path / "part-*")), "m", missing=("NA",), drop_missing=True)
+    assert shuffled.histogram(DOMAIN).tolist() == [2, 2, 1, 1, 1, 1, 1, 0]
+    by_name = [value for (batch,) in shuffled.table.read(["m"]) for value in batch.to_pylist()]
+    assert by_name == [*parts[0], *parts[3], *parts[1], *parts[2], *parts[4]]
+    (tmp_path / "part-5.csv").write_text("n\n1\n")
+    assert "part-5.csv has no column 'm'; it has n" in outcome(shuffled.bits)[1]
+
+
 @pytest.mark.parametrize("block", [48, 51, 64, 1 << 22])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_empty_lines_survive_the_ends_of_blocks(tmp_path, monkeypatch, block, end):
@@ -182,6 +324,14 @@ def test_empty_lines_survive_the_ends_of_blocks(tmp_path, monkeypatch, block, en
 def test_which_lines_are_rows(tmp_path, content, rows):
     path = column_of(tmp_path, "lines.csv", content)
     assert [each for batch in read_column(path, "m") for each in batch.to_pylist()] == rows
+    start = content.lstrip(b"\xef\xbb\xbf\r\n")
+    without = column_of(tmp_path, "lines-utf-16.csv", recoded(start.replace(b",", b";"), "utf-16"))
+    table = FileTable(without, Dialect(delimiter=";", encoding="utf-16"))
+    assert [each for (batch,) in table.read(["m"]) for each in as_strings(batch).to_pylist()] == rows
+    if b"\n" in start and len(start) > start.index(b"\n") + 1:
+        after = start.replace(b"\r\n", b"\n").partition(b"\n")[2]
+        table = FileTable(column_of(tmp_path, "rows.csv", after), Dialect(header=False))
+        assert [each for (batch,) in table.read(["1"]) for each in as_strings(batch).to_pylist()] == rows
     if not rows:
         told = outcome(file_column(path, "m").bits)
         assert told == ("DataError", "The column holds no rows, so there are no users.")
@@ -214,6 +364,12 @@ def number_shapes(values):
         "decimal.parquet": as_parquet(pa.array(values, type=pa.float64()).cast(pa.decimal128(5, 2))),
         "text.parquet": as_parquet(pa.array(pointed)),
         "dictionary.parquet": as_parquet(pa.array(values).dictionary_encode()),
+        "int32.arrow": as_arrow(pa.array([each and int(each) for each in values], type=pa.int32())),
+        "half.arrow": as_arrow(pa.array(values, type=pa.float16()), stream=True),
+        "double.jsonl": as_json(values),
+        "int.jsonl": as_json([each and int(each) for each in values]),
+        "nan.jsonl": as_json([float("nan") if each is None else each for each in values]),
+        "text.jsonl": as_json(pointed),
     }
 
 
@@ -238,6 +394,8 @@ def boolean_shapes(values):
         "r.csv": written("TRUE", "FALSE"),
         "bool.parquet": as_parquet(pa.array(values)),
         "text.parquet": as_parquet(pa.array([None if each is None else str(each) for each in values])),
+        "bool.feather": as_feather(pa.array(values)),
+        "bool.jsonl": as_json(values),
     }
 
 

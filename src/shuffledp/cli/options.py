@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
@@ -18,6 +19,7 @@ from shuffledp.domain import DEFAULT_BINS
 from shuffledp.errors import ParameterError
 
 if TYPE_CHECKING:
+    from shuffledp.engines.dialect import Dialect
     from shuffledp.protocols.protocol import Protocol
 
 BEST = "best"
@@ -104,6 +106,8 @@ def find_task_id(digits: str, ids: Iterable[str], where: str = "") -> str:
     return matching[0]
 
 
+_SHELL = frozenset(";|&<>()$ ")
+"""Characters that a shell would not pass on without quotes."""
 _PARAMETER = re.compile(r"`([a-z_]+)=([^`]+)`")
 
 
@@ -124,7 +128,10 @@ def _flag(name: str, written: str) -> str:
         return f"{flag} {written}"
     if value is True:
         return flag
-    return f"{flag} {','.join(map(str, value)) if isinstance(value, tuple) else value}"
+    if value is False:
+        return f"--no-{name}"
+    argument = ",".join(map(str, value)) if isinstance(value, tuple) else "tab" if value == "\t" else str(value)
+    return f"{flag} {shlex.quote(argument) if _SHELL.intersection(argument) else argument}"
 
 
 class Calibration(StrEnum):
@@ -283,6 +290,32 @@ class QualifiedProtocolOptions:
         """The keyword arguments that every constructor of the protocol takes."""
         domain = kind.domain_settings(domain_size=self.domain_size, lower=self.lower, upper=self.upper, bins=self.bins)
         return {"users": self.users, "delta": self.delta, "honest_fraction": self.honest_fraction, **domain}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """How files of data are written."""
+
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            "--delimiter", metavar="D", help="Between the fields of CSV files, if not a comma; tab for a tab."
+        ),
+    ] = None
+    encoding: Annotated[str, typer.Option("--encoding", metavar="NAME", help="Encoding of CSV files.")] = "utf-8"
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="CSV files have no header; their columns are 1, 2, ...")
+    ] = False
+    decimal: Annotated[
+        str, typer.Option("--decimal", metavar="MARK", help="Decimal mark of numbers in strings: a point or a comma.")
+    ] = "."
+
+    def dialect(self) -> Dialect:
+        """The options, checked."""
+        from shuffledp.engines.dialect import Dialect
+
+        delimiter = "\t" if self.delimiter in ("tab", "\\t") else self.delimiter
+        return Dialect(delimiter, self.encoding, not self.no_header, decimal=self.decimal)
 
 
 @dataclass(frozen=True, kw_only=True)

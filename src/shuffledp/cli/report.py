@@ -15,6 +15,7 @@ from shuffledp.cli.options import (
     AuthorOption,
     DropMissingOption,
     EqualsOption,
+    FileOptions,
     HttpOptions,
     JsonOption,
     MaxDeltaOption,
@@ -50,11 +51,17 @@ class _Sending(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileOptions:
-    """A file with the values of simulated devices."""
+class SimulationOptions:
+    """Files with the values of simulated devices."""
 
     csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Instead: a simulated device for every row of a file.")
+        str | None,
+        typer.Option(
+            "--csv",
+            metavar="FILE",
+            help="Instead: a simulated device for every row of a file, of the files of a quoted pattern, or of "
+            "standard input (-).",
+        ),
     ] = None
     column: OptionalColumnOption = None
     equals: EqualsOption = None
@@ -84,7 +91,8 @@ def report(
     task: TaskOption,
     author: AuthorOption,
     server: Annotated[str, typer.Option("--server", metavar="URL", help="The shuffler: https://shuffler.example.")],
-    file: FileOptions,
+    file: SimulationOptions,
+    form: FileOptions,
     limits: PolicyOptions,
     http: HttpOptions,
     value: Annotated[
@@ -132,8 +140,11 @@ def report(
     with connect():  # refuses an invalid URL
         sending = _Sending(connect, Patience(attempts=attempts), read_tokens(token_file))
     if file.csv is None:
-        if file != FileOptions(connections=file.connections):
-            raise ParameterError("--column, --equals, --devices, --missing and --drop-missing belong to --csv.")
+        if file != SimulationOptions(connections=file.connections) or form != FileOptions():
+            raise ParameterError(
+                "--column, --equals, --devices, --missing, --drop-missing, --delimiter, --encoding, --no-header and "
+                "--decimal belong to --csv."
+            )
         if state is None:
             raise ParameterError(
                 "Give --value and --state DIR, the directory of this device, or --csv FILE and --column C."
@@ -144,10 +155,11 @@ def report(
         raise ParameterError("--csv goes with --column C, and without --value and --state: its devices are simulated.")
     verified = read_authentic(task, author)
     policy.check(verified)
-    _simulate(verified, _read_values(verified, file.csv, file.column, file), file.connections, sending, as_json)
+    values = _read_values(verified, file.csv, file.column, file, form)
+    _simulate(verified, values, file.connections, sending, as_json)
 
 
-def _read_values(task: Task, path: Path, column: str, options: FileOptions) -> list[Any]:
+def _read_values(task: Task, paths: str, column: str, options: SimulationOptions, form: FileOptions) -> list[Any]:
     """Read the values of a column, one per device, and check them before anything is sent."""
     from shuffledp.engines.files import FileTable  # takes a while to load
     from shuffledp.engines.local import Column
@@ -160,7 +172,8 @@ def _read_values(task: Task, path: Path, column: str, options: FileOptions) -> l
     if options.devices is not None and options.devices < 1:
         raise ParameterError(f"--devices must be at least 1, not {options.devices}.")
     markers = missing_markers(options.missing)
-    file = Column(FileTable(path), column, options.drop_missing, markers, remark=lambda remark: note(as_flags(remark)))
+    table = FileTable(paths, form.dialect())
+    file = Column(table, column, options.drop_missing, markers, remark=lambda remark: note(as_flags(remark)))
     return file.values(domain, limit=options.devices)
 
 

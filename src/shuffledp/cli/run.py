@@ -28,6 +28,7 @@ from shuffledp.cli.options import (
     DropMissingUsersOption,
     EpsilonOption,
     EqualsOption,
+    FileOptions,
     HonestFractionOption,
     JsonOption,
     LowerOption,
@@ -59,6 +60,7 @@ from shuffledp.cli.screen import (
 )
 from shuffledp.display import percent
 from shuffledp.domain import DEFAULT_BINS, Bins, Interval
+from shuffledp.engines.paths import data_files
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES
 from shuffledp.extras import check_extra, extra
@@ -103,10 +105,17 @@ ClipOption = Annotated[bool, typer.Option("--clip", help="Clip values outside th
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(FileOptions):
     """Options of every ``shuffledp run`` command."""
 
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A CSV (also .gz) or Parquet file with a row per user.")]
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA...",
+            help="CSV, Parquet, Arrow or JSON lines files with a row per user, a quoted pattern, or - for standard "
+            "input.",
+        ),
+    ]
     column: ColumnOption
     epsilon: EpsilonOption
     delta: DeltaOption
@@ -270,7 +279,9 @@ def _check_options(question: str, options: RunOptions, domain_file: Path | None 
         _check_result_path(options.out)
     if options.plot is not None:
         check_figure_path(options.plot)
-    files = [path for path in (options.data, domain_file, options.out, options.plot) if path is not None]
+    options.dialect()
+    data = [file.path for file in data_files(options.data)]
+    files = [path for path in (*data, domain_file, options.out, options.plot) if path is not None]
     for index, path in enumerate(files):
         if path.resolve() in (other.resolve() for other in files[:index]):
             raise ParameterError(f"{path} is named twice: the data, the domain and each output are different files.")
@@ -291,9 +302,10 @@ def _column(options: RunOptions) -> Iterator[Column]:
     from shuffledp.engines.local import Column
 
     markers = missing_markers(options.missing)
-    with progress_bar(f"Reading {options.data.name}") as progress:
+    files = data_files(options.data)
+    with progress_bar(f"Reading {files[0].name if len(files) == 1 else f'{len(files):,} files'}") as progress:
         column = Column(
-            FileTable(options.data),
+            FileTable(options.data, options.dialect()),
             options.column,
             progress=progress,
             remark=lambda remark: note(as_flags(remark)),

@@ -44,15 +44,22 @@ class ByteStream:
 
     def peek(self, size: int) -> bytes:
         """The first ``size`` bytes of what has not been read yet; fewer only if there are no more."""
-        while len(self._ahead) < size and (more := self._read(size - len(self._ahead))):
-            self._ahead += more
+        self._ahead = self._at_least(size)
         return self._ahead[:size]
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes, and none only at the end."""
-        content = self._ahead or self._read(size)
+        """The next ``size`` bytes; fewer only if there are no more."""
+        content = self._at_least(size)
         self._ahead = content[size:]
         return content[:size]
+
+    def _at_least(self, size: int) -> bytes:
+        """What has been looked at, and so much more that these are ``size`` bytes if there are as many."""
+        pieces, length = [self._ahead], len(self._ahead)
+        while length < size and (more := self._read(size - length)):
+            pieces.append(more)
+            length += len(more)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def readable(self) -> bool:
         """Whether it can be read: always; for libraries that ask."""
@@ -93,7 +100,7 @@ def open_bytes(file: DataFile) -> Iterator[ByteStream]:
             raise file.error(f"its name ends in {file.suffixes[-1]}, but its content is not compressed by {by_name}")
 
         def fraction() -> float:
-            return min(1.0, native.tell() / size)
+            return min(1.0, int(native.tell()) / size)
 
         if packed is None:
             yield ByteStream(native.read, fraction, native)

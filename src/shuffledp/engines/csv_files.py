@@ -50,9 +50,7 @@ class CsvFile:
         """The character between fields."""
         return self.dialect.delimiter_of(self.file.suffixes)
 
-    def batches(
-        self, text: ByteStream, columns: Sequence[str], progress: Progress
-    ) -> Iterator[tuple[pa.Array, ...]]:
+    def batches(self, text: ByteStream, columns: Sequence[str], progress: Progress) -> Iterator[tuple[pa.Array, ...]]:
         """The given columns of the text, in batches."""
         names, has_rows = self._begin(text)
         self._check_columns(columns, names)
@@ -83,7 +81,9 @@ class CsvFile:
         ended = len(head) < _MAX_HEADER_BYTES + 2
         rest = head.lstrip(b"\r\n")
         if not head or (not rest and (self.dialect.header or not ended)):
-            problem = "is empty" if not head else "has empty lines only" if ended else "begins with too many empty lines"
+            problem = (
+                "is empty" if not head else "has empty lines only" if ended else "begins with too many empty lines"
+            )
             raise DataError(f"{self.file.name} {problem}: there is no header.", path=self.file.name)
         end, quoted = _end_of_record(rest, self.delimiter.encode())
         if end is None and not ended:
@@ -197,8 +197,8 @@ class CsvFile:
 
     def _not_closed(self) -> DataError:
         return DataError(
-            f"{self.file.name} ends within a quoted field: a quotation mark that opens one is never closed, so the rows "
-            "after it are lost in that field. Close it.",
+            f"{self.file.name} ends within a quoted field: a quotation mark that opens one is never closed, so the "
+            "rows after it are lost in that field. Close it.",
             path=self.file.name,
         )
 
@@ -212,7 +212,7 @@ def _fields(count: int) -> str:
 
 
 def _end_of_record(content: bytes, delimiter: bytes) -> tuple[int | None, bool]:
-    """The position of the first line break outside quotes, and if there is none, whether the content ends within quotes.
+    """The position of the first line break outside quotes; if there is none, also whether quotes are left open.
 
     A quotation mark opens a field only at its start.
     """

@@ -54,9 +54,7 @@ class Rules(TypedDict, total=False):
 class Encoder(ABC):
     """Encodes the batches of one column, and counts the rows that it cannot encode."""
 
-    def __init__(
-        self, *, missing: Categories | None = None, drop_missing: bool = False, decimal: str = "."
-    ) -> None:
+    def __init__(self, *, missing: Categories | None = None, drop_missing: bool = False, decimal: str = ".") -> None:
         self._markers, self._drop_missing, self._decimal = missing, drop_missing, decimal
         self.encoded = 0
         """The number of rows with an index or position."""
@@ -201,7 +199,7 @@ class _RangeEncoder(Encoder):
             outside = np.zeros_like(outside)
             present = present if self._drop_missing else np.ones_like(present)
         if outside.any():
-            strings = as_strings(values.filter(pa.array(outside)), self._markers)
+            strings = as_strings(values, self._markers).filter(pa.array(outside))
             for value, rows in _distinct(strings):
                 self.add_outside(value, rows)
                 self.add_marker(value)
@@ -276,9 +274,7 @@ class DateEncoder(_RangeEncoder):
         return f"The domain is {self._domain.description}"
 
 
-def _numbers(
-    values: Any, missing: Categories | None, decimal: str
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _numbers(values: Any, missing: Categories | None, decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Each value as a number, NaN if it is not one, and which values are not missing."""
     if missing is None and (pa.types.is_float64(values.type) or pa.types.is_integer(values.type)):
         valid = np.ones(len(values), dtype=np.bool_)

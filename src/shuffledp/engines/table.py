@@ -31,8 +31,10 @@ _SHOWN_CHARACTERS = 60
 class Table(ABC):
     """Rows of named columns."""
 
-    decimal = "."
-    """The decimal mark of numbers that are strings: a point or a comma."""
+    @property
+    def decimal(self) -> str:
+        """The decimal mark of numbers that are strings: a point or a comma."""
+        return "."
 
     @abstractmethod
     def read(self, columns: Sequence[str], progress: Progress = lambda _: None) -> Iterator[tuple[pa.Array, ...]]:
@@ -80,7 +82,9 @@ def check_column(column: str, names: Sequence[str], source: str) -> None:
 
 def _listed(names: Sequence[str]) -> str:
     """The first names, of which hostile files may have millions, or long ones."""
-    shown = [name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}..." for name in names[:_SHOWN_COLUMNS]]
+    shown = [
+        name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}..." for name in names[:_SHOWN_COLUMNS]
+    ]
     return ", ".join(shown) + (", ..." if len(names) > _SHOWN_COLUMNS else "")
 
 
