@@ -23,7 +23,6 @@ from shuffledp.engines.local import Column
 from shuffledp.engines.strings import as_strings
 from shuffledp.errors import ShuffledpError
 
-
 NO_HEADER = {"header": False, "names": ("m",)}
 DIALECTS = {
     "semicolon.csv": Dialect(delimiter=";"),
@@ -67,7 +66,9 @@ NUMBERS = [None, 1.0, 2.0, None, 3.0, 1.0, None]
 BOOLEANS = [True, None, False, True, None]
 
 
-def as_csv(values, *, columns=1, end="\n", quoted=False, blank=False, before="", final=True, delimiter=",", header=True):
+def as_csv(
+    values, *, columns=1, end="\n", quoted=False, blank=False, before="", final=True, delimiter=",", header=True
+):
     """The file by hand: a missing value is an empty field, or with ``blank`` an empty line."""
 
     def field(value):
@@ -110,10 +111,10 @@ def as_feather(array, **options):
     return file.getvalue()
 
 
-def as_json(values, *, end="\n", null=True, ascii=True, final=True):
+def as_json(values, *, end="\n", null=True, escape=True, final=True):
     """A missing value is null, or its key is missing; other keys may have anything."""
     rows = [{"other": [{"m": 1}], "n": 0.5} | ({} if value is None and not null else {"m": value}) for value in values]
-    return (end.join(json.dumps(row, ensure_ascii=ascii) for row in rows) + (end if final else "")).encode()
+    return (end.join(json.dumps(row, ensure_ascii=escape) for row in rows) + (end if final else "")).encode()
 
 
 def as_zip(content, **options):
@@ -168,10 +169,10 @@ def other_shapes(values):
         "stream.arrows": as_arrow(strings, stream=True, rows=4),
         "stream.arrows.gz": gzip.compress(as_arrow(strings.dictionary_encode(), stream=True)),
         "null.jsonl": as_json(values),
-        "no-key.ndjson": as_json(values, null=False, ascii=False, final=False),
+        "no-key.ndjson": as_json(values, null=False, escape=False, final=False),
         "crlf.json": b"\xef\xbb\xbf" + as_json(values, end="\r\n"),
-        "latin-1.jsonl": recoded(as_json(values, ascii=False), "latin-1"),
-        "utf-16.jsonl": recoded(as_json(values, ascii=False), "utf-16"),
+        "latin-1.jsonl": recoded(as_json(values, escape=False), "latin-1"),
+        "utf-16.jsonl": recoded(as_json(values, escape=False), "utf-16"),
         "packed.jsonl.zip": as_zip(as_json(values)),
     }
 

@@ -24,6 +24,8 @@ MAX_IN_MEMORY_BYTES = 1 << 30
 """Maximum size of content that must be in memory as a whole, since it is compressed or from standard input."""
 _MAX_XZ_MEMORY_BYTES = 1 << 28
 _PIECE_BYTES = 1 << 16
+_MAX_PIECE_BYTES = 1 << 24
+"""Memory is allocated for at most so many bytes at once: a hostile file may ask for more than it has."""
 _MAGIC_BYTES = 16
 _SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".xz": "xz", ".zip": "zip"}
 _ENCRYPTED = 0x1
@@ -56,7 +58,7 @@ class ByteStream:
     def _at_least(self, size: int) -> bytes:
         """What has been looked at, and so much more that these are ``size`` bytes if there are as many."""
         pieces, length = [self._ahead], len(self._ahead)
-        while length < size and (more := self._read(size - length)):
+        while length < size and (more := self._read(min(size - length, _MAX_PIECE_BYTES))):
             pieces.append(more)
             length += len(more)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -160,13 +162,13 @@ def _only_member(native: Any, file: DataFile) -> Callable[[int], bytes]:
             raise file.error("it is a zip archive with a compression other than deflate; extract it first")
         content = archive.open(members[0])
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, UnicodeError):
-        raise file.error("it is a damaged zip archive") from None
+        raise file.error("it is a damaged or empty zip archive") from None
 
     def read(size: int) -> bytes:
         try:
             return content.read(min(size, _PIECE_BYTES * 16))
         except (zipfile.BadZipFile, zlib.error, EOFError):
-            raise file.error("it is a damaged zip archive") from None
+            raise file.error("it is a damaged or empty zip archive") from None
 
     return read
 

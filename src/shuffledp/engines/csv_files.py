@@ -57,20 +57,16 @@ class CsvFile:
         if not has_rows:
             return
         last: Any = None
-        with self._reader(text, columns, names) as reader:
-            batches = iter(reader)
-            while True:
-                try:
-                    batch = next(batches)
-                except StopIteration:
-                    break
-                except pa.ArrowInvalid as error:
-                    raise self._explained(str(error), columns, names) from None
-                progress(text.fraction())
-                if len(batch):
-                    if last is not None:
-                        yield tuple(last.column(name) for name in columns)
-                    last = batch
+        try:
+            with self._reader(text, columns, names) as reader:
+                for batch in reader:
+                    progress(text.fraction())
+                    if len(batch):
+                        if last is not None:
+                            yield tuple(last.column(name) for name in columns)
+                        last = batch
+        except pa.ArrowInvalid as error:
+            raise self._explained(str(error), columns, names) from None
         if last is None or last.column(columns[0])[-1].as_py() != _END_OF_FILE:
             raise self._not_closed()
         yield tuple(last.column(name)[:-1] for name in columns)
