@@ -61,6 +61,7 @@ from shuffledp.protocols.registry import find as find
 from shuffledp.protocols.target import Target as Target
 from shuffledp.randomness import InsecureSeededRandomness as InsecureSeededRandomness
 from shuffledp.sessions.complete import complete as complete
+from shuffledp.sessions.counted import run_counts as run_counts
 from shuffledp.sessions.one_line import count as count
 from shuffledp.sessions.one_line import histogram as histogram
 from shuffledp.sessions.one_line import mean as mean

@@ -1,5 +1,6 @@
 """``shuffledp report``: one device that reports once, or many simulated ones, against a real shuffler."""
 
+import gzip
 import io
 import json
 import os
@@ -326,6 +327,17 @@ def test_the_same_rules_as_run(report, place, server):
     done = report(*MANY, "--missing", "NA", "--drop-missing", "--json")
     assert (done.json["devices"], done.json["delivered"]) == (2, 2)
     assert "belong to --csv" in report(*ONE, "--missing", "NA").error
+
+
+def test_devices_of_files_in_another_dialect(report, place, server):
+    rows = "1;bus\n2;car\n3;bike\n"
+    (place.folder / "part-1.csv").write_bytes(rows.encode("utf-16"))
+    (place.folder / "part-2.csv.gz").write_bytes(gzip.compress(rows.encode("utf-16")))
+    dialect = ("--delimiter", ";", "--encoding", "utf-16", "--no-header")
+    done = report("--csv", "part-*", "--column", "2", *dialect, "--json")
+    assert (done.status, done.json["delivered"]) == (0, 6), done.err
+    assert "belong to --csv" in report(*ONE, "--no-header").error
+    assert "belong to --csv" in report(*ONE, "--encoding", "utf-16").error
 
 
 def test_an_empty_line_is_a_device_without_a_value(report, place):
