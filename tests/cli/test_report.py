@@ -330,6 +330,7 @@ def test_the_same_rules_as_run(report, place, server):
 
 
 def test_devices_of_files_in_another_dialect(report, place, server):
+    place.task()
     rows = "1;bus\n2;car\n3;bike\n"
     (place.folder / "part-1.csv").write_bytes(rows.encode("utf-16"))
     (place.folder / "part-2.csv.gz").write_bytes(gzip.compress(rows.encode("utf-16")))
