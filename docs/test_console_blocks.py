@@ -102,7 +102,7 @@ SHOWN_FIRST = {_kind(STEPS[name]): name for name in reversed(IN_ORDER)}
 @pytest.fixture
 def directory(tmp_path):
     """What the commands read is where a reader of the repository has it."""
-    for each in ("src", "examples"):
+    for each in ("src", "examples", "docs"):
         (tmp_path / each).symlink_to(ROOT / each)
     return tmp_path
 

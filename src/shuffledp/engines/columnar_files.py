@@ -7,7 +7,7 @@ from typing import Any
 
 from shuffledp.engines.byte_streams import ByteStream
 from shuffledp.engines.paths import DataFile
-from shuffledp.engines.table import BATCH_ROWS, Progress, check_column
+from shuffledp.engines.table import BATCH_ROWS, Progress, check_column, without_views
 from shuffledp.extras import extra
 
 with extra("files", "Reading a data file"):
@@ -55,6 +55,7 @@ def _in_pieces(batch: Any, columns: Sequence[str]) -> Batches:
     arrays = [batch.column(name) for name in columns]
     for array in arrays:
         array.validate(full=True)
+    arrays = [without_views(array) for array in arrays]
     for start in range(0, len(batch), BATCH_ROWS):
         yield tuple(array[start : start + BATCH_ROWS] for array in arrays)
 

@@ -92,17 +92,22 @@ def arrow_column(values: Any, name: str = "values") -> pa.ChunkedArray:
     """A column in memory as Arrow has it; what is not one column is refused with a word on what to pass."""
     _refuse_what_is_no_column(values, name)
     if isinstance(values, pa.ChunkedArray):
-        return values
+        return without_views(values)
     if isinstance(values, pa.Array):
-        return pa.chunked_array([values])
+        return without_views(pa.chunked_array([values]))
     try:
         if hasattr(values, "__arrow_c_stream__"):
-            return pa.chunked_array(values)
+            return without_views(pa.chunked_array(values))
         if isinstance(values, np.ma.MaskedArray):
             return pa.chunked_array([pa.array(values.data, mask=np.ma.getmaskarray(values))])
         return pa.chunked_array([pa.array(values)])
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return pa.chunked_array([_strings(values, name)])
+
+
+def without_views(values: Any) -> Any:
+    """Views of strings, as polars has them, as strings: Arrow lacks functions of views, such as filters."""
+    return values.cast(pa.large_string()) if pa.types.is_string_view(values.type) else values
 
 
 def _strings(values: Any, name: str) -> pa.Array:

@@ -33,7 +33,9 @@ def run_counts(
     ``counts`` has the number of users per category (``{category: count}``), or per number for sums, means and
     quantiles; or the numbers of users in the order of the domain, an array with one number per category or bin. Each
     user counts once: count distinct users, not rows, where a user may have several. The counts are not private;
-    only the estimate is.
+    only the estimate is. ``protocol`` is calibrated for at most as many users as there are. ``estimator`` names one of
+    its estimators, ``route`` how the round is carried out (``auto``, ``messages`` or ``counts``), and ``source`` the
+    source of random bits; a seeded one is for tests only.
 
     >>> protocol = sdp.plan(sdp.Histogram(10_000, categories=["bus", "bike"]), epsilon=1.0, delta=1e-6).best
     >>> estimate = sdp.run_counts({"bus": 7_000, "bike": 3_000}, protocol)
