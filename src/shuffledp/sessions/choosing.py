@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from typing import Any
 
-from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.planning import Question, plan
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError, ShuffledpError
+from shuffledp.planning import Plan, Question, plan
 from shuffledp.planning.several_releases import calibrate_within
+from shuffledp.privacy.composition import compose
+from shuffledp.privacy.guarantee import least_epsilon
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.registry import find
-from shuffledp.sessions.budget import Allowance, Budget
+from shuffledp.sessions.budget import MAX_RELEASES, Allowance, Budget
 from shuffledp.sessions.release import BEST, choose_protocol
+
+_LEAST_RATIO = 0.95
+"""k releases spend at least about this part of 1 / sqrt(k) of the sum of their epsilons; Gaussian losses do nearly."""
 
 
 def choose_within(
@@ -24,7 +31,7 @@ def choose_within(
 ) -> Protocol:
     """The named protocol, or the best one, with the least noise that the allowance permits.
 
-    The best one is that with the least error for this part of the session's epsilon and delta.
+    The best one is that with the least error if all that is left were spent on releases like it.
     """
     if allowance.own is not None:
         epsilon, delta = allowance.own
@@ -40,16 +47,8 @@ def choose_within(
         )
     if protocol != BEST:
         return _calibrated(question, budget, allowance, find(question.question, protocol), calibration)
-    part = 1 / allowance.releases if allowance.share is None else allowance.share
-    ranked = plan(
-        question,
-        epsilon=part * budget.epsilon,
-        delta=part * budget.delta,
-        trust=budget.trust,
-        honest_fraction=budget.honest_fraction,
-    )
-    failure: InfeasibleError | None = None
-    for candidate in (each for each in ranked.plans if not each.reference):
+    failure: ShuffledpError | None = None
+    for candidate in _ranked(question, budget, allowance):
         if estimator is not None and estimator not in candidate.protocol.estimators:
             raise ParameterError(
                 f"There is no estimator {estimator!r} of {candidate.protocol.name}, the best protocol, which has "
@@ -58,10 +57,43 @@ def choose_within(
         kind = find(question.question, candidate.protocol.name)
         try:
             return _calibrated(question, budget, allowance, kind, candidate.calibration, **candidate.setting)
-        except InfeasibleError as error:
+        except (InfeasibleError, ConditionError) as error:
             failure = failure or error
     assert failure is not None  # noqa: S101 - there is at least one plan
     raise failure
+
+
+def _ranked(question: Question, budget: Budget, allowance: Allowance) -> list[Plan]:
+    """Plans for the next release, best first, by the error if all that is left were spent on releases like it.
+
+    Noise of which several releases compose well may be the best, although other noise is better for one release. Each
+    protocol is calibrated for an equal part of what is left, and its error is multiplied by what these parts spend
+    together, relative to their sum: errors are nearly proportional to 1 / epsilon. This ranking affects accuracy only.
+    """
+    share = budget.left.share
+    coming = allowance.releases if allowance.share is None else max(1, round(share / allowance.share))
+    coming = min(coming, MAX_RELEASES)
+    part = budget.epsilon * share / coming
+    plans = plan(
+        question,
+        epsilon=part,
+        delta=budget.delta / coming,
+        trust=budget.trust,
+        honest_fraction=budget.honest_fraction,
+    )
+    feasible = [each for each in plans.plans if not each.reference]
+    composed = coming + bool(budget.releases)  # what was released composes with the next release like one more
+    if composed == 1:
+        return feasible
+    errors: dict[str, float] = {}
+    for each in feasible:
+        name, error = each.protocol.name, each.expected.rmse
+        if name in errors or error * _LEAST_RATIO / math.sqrt(composed) >= min(errors.values(), default=math.inf):
+            continue
+        with suppress(InfeasibleError, ConditionError):  # where the distribution has too many outcomes to compose
+            together = least_epsilon(compose(each.protocol.guarantee.curve, composed), budget.delta)
+            errors[name] = error * together / (composed * part)
+    return sorted(feasible, key=lambda each: errors.get(each.protocol.name, math.inf))
 
 
 def _calibrated(
