@@ -106,7 +106,10 @@ def test_results_in_one_json_and_one_page(survey, questions, tmp_path, shuffledp
     assert "A <small> survey" in text
     assert "Travel <mode>" in text
     assert "bike & co" in text
-    assert re.search(r"of 2, delta 1e-06", text)
+    assert "of 2, delta 1e-06" in text
+    assert "Histogram of mode. Protocol: uniform-blanket." in text
+    assert "Count of car" in text
+    assert text.count("All releases of this session") == 1
 
 
 def test_results_on_the_screen(survey, questions, shuffledp):

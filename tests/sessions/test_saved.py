@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 import shuffledp as sdp
-from shuffledp.errors import DataError, OutputError
+from shuffledp.errors import BudgetError, DataError, OutputError
 from shuffledp.sessions.budget import MAX_RELEASES, Budget, Release
 from shuffledp.sessions.saved import MAX_SESSION_BYTES, SessionFile, parse_session, session_content
 
@@ -177,3 +177,15 @@ def test_what_another_process_recorded_is_taken_over(budget, tmp_path):
     assert ours.updated(budget) is budget
     theirs.write(budget.finished(0))
     assert ours.updated(budget).releases[0].finished
+
+
+def test_a_file_with_more_than_its_budget_is_read_and_nothing_more_is_released(document):
+    """What was spent is known, whatever the budget says now; a further release is refused."""
+    document["epsilon"] = 0.8
+    document["releases"][1]["limit"] = 0.8
+    read = parse_session(encoded(document), "session.json")
+    assert read.spent.epsilon > 0.8
+    assert read.left.epsilon == 0
+    protocol = sdp.BalcerCheuCount.calibrate(**TARGET)
+    with pytest.raises(BudgetError, match="would be spent"):
+        read.with_release(release("more", "count", protocol, 0.8))

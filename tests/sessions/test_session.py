@@ -44,7 +44,7 @@ def test_one_session_of_every_question():
     assert 20 < quantiles.median.value < 100
     for estimate in (count, histogram, total, mean, quantiles):
         assert estimate.users == USERS
-        assert "all its releases about these users together have at most epsilon = 2 at delta = 1e-07" in (
+        assert "All releases of this session about these users together have at most epsilon = 2" in (
             estimate.guarantee_sentence()
         )
     assert [release.statistic for release in session.releases] == ["count", "histogram", "sum", "mean", "quantiles"]

@@ -16,6 +16,7 @@ from shuffledp.sessions.session import Session
 def session_page(title: str, session: Session, answers: Sequence[tuple[Release, Estimate]], confidence: float) -> bytes:
     """All answers of a session as one HTML page without scripts and external resources."""
     spent = session.spent
+    shared = set.intersection(*(set(estimate.caveats) for _, estimate in answers)) if len(answers) > 1 else set()
     return render_page(
         "session.html",
         title=title,
@@ -25,20 +26,28 @@ def session_page(title: str, session: Session, answers: Sequence[tuple[Release, 
             ("Answers", f"{len(answers):,}", f"of {len(session.releases):,} releases"),
             ("Spent", f"ε = {spent.epsilon:.4g}", f"of {session.epsilon:g}, delta {session.delta:g}"),
         ],
-        answers=[_answer(release, estimate, confidence) for release, estimate in answers],
+        answers=[_answer(release, estimate, confidence, shared) for release, estimate in answers],
+        shared_caveats=[caveat for caveat in answers[0][1].caveats if caveat in shared] if answers else [],
         report=session.report(),
     )
 
 
-def _answer(release: Release, estimate: Estimate, confidence: float) -> dict[str, Any]:
+def _answer(release: Release, estimate: Estimate, confidence: float, shared: set[str]) -> dict[str, Any]:
+    """What the page shows of one answer; caveats that all answers share are shown once."""
+    what = f"{release.statistic} of {release.subject}"
+    label = _capitalized(what) if release.label == what else release.label
     return {
-        "label": release.label,
-        "what": f"{release.statistic.capitalize()} of {release.subject}, by {estimate.protocol}",
+        "label": label,
+        "what": f"{'' if release.label == what else _capitalized(what) + '. '}Protocol: {estimate.protocol}.",
         "chart": estimate_chart(estimate, confidence),
         "table": _table(release, estimate, confidence),
         "withheld": estimate.withheld_sentence(confidence),
-        "caveats": estimate.caveats,
+        "caveats": [caveat for caveat in estimate.caveats if caveat not in shared],
     }
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _table(release: Release, estimate: Estimate, confidence: float) -> EstimateTable:

@@ -454,7 +454,7 @@ class Session:
 
     def _context(self) -> str:
         return (
-            "It is one release of a session; all its releases about these users together have at most epsilon = "
+            "All releases of this session about these users together have at most epsilon = "
             f"{self.epsilon:g} at delta = {self.delta:g}."
         )
 
