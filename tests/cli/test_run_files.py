@@ -95,3 +95,24 @@ def test_one_line_without_a_row(shuffledp, arguments, status, words):
     assert SECRET not in done.error
     assert done.status == status
     assert Path("a.csv").read_text() == "m\n1\n"
+
+
+@pytest.mark.parametrize("complete", ["true", "false"])
+def test_several_questions_about_several_files(shuffledp, complete):
+    """Also where rows are chosen before the questions: numbers keep the decimal mark of the files."""
+    Path("plan.toml").write_text(
+        f"[session]\nepsilon = 2.0\ndelta = 1e-4\ncomplete = {complete}\n\n"
+        '[[question]]\nkind = "mean"\ncolumn = "minutes"\nlower = 0\nupper = 4\nprotocol = "split-and-mix"\n\n'
+        '[[question]]\nkind = "count"\ncolumn = "car"\nprotocol = "balcer-cheu"\n'
+    )
+    Path("a.csv").write_text("minutes;car\n" + "1,5;yes\n2,5;no\n" * 300)
+    pa.parquet.write_table(pa.table({"minutes": [1.5, 2.5] * 300, "car": [True, False] * 300}), "b.parquet")
+    dialect = ("--delimiter", ";", "--decimal", ",")
+    done = shuffledp("run-all", "plan.toml", "a.csv", "b.parquet", *dialect, "--json")
+    assert users(done) == 1_200
+    assert abs(done.json["results"][0]["result"]["value"] - 2) < 1
+    Path("c.csv").write_text("minutes;car\n1.500;yes\n")
+    done = shuffledp("run-all", "plan.toml", "?.csv", "b.parquet", *dialect, "--json")
+    assert "1 value is outside the domain (for example '1.500')" in done.error
+    assert "is named twice" in shuffledp("run-all", "plan.toml", "a.csv", "a.csv", *dialect).error
+    assert "is named twice" in shuffledp("run-all", "plan.toml", "*.toml", *dialect).error

@@ -292,6 +292,15 @@ class QualifiedProtocolOptions:
         return {"users": self.users, "delta": self.delta, "honest_fraction": self.honest_fraction, **domain}
 
 
+DataArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATA...",
+        help="CSV, Parquet, Arrow or JSON lines files with a row per user, a quoted pattern, or - for standard input.",
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
     """How files of data are written."""

@@ -21,6 +21,7 @@ from shuffledp.cli.options import (
     CalibrationOption,
     ColumnOption,
     ConfidenceOption,
+    DataArgument,
     DeltaOption,
     DomainFileOption,
     DomainOption,
@@ -60,7 +61,7 @@ from shuffledp.cli.screen import (
 )
 from shuffledp.display import percent
 from shuffledp.domain import DEFAULT_BINS, Bins, Interval
-from shuffledp.engines.paths import data_files
+from shuffledp.engines.paths import data_files, files_shown
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES
 from shuffledp.extras import check_extra, extra
@@ -108,14 +109,7 @@ ClipOption = Annotated[bool, typer.Option("--clip", help="Clip values outside th
 class RunOptions(FileOptions):
     """Options of every ``shuffledp run`` command."""
 
-    data: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DATA...",
-            help="CSV, Parquet, Arrow or JSON lines files with a row per user, a quoted pattern, or - for standard "
-            "input.",
-        ),
-    ]
+    data: DataArgument
     column: ColumnOption
     epsilon: EpsilonOption
     delta: DeltaOption
@@ -302,8 +296,7 @@ def _column(options: RunOptions) -> Iterator[Column]:
     from shuffledp.engines.local import Column
 
     markers = missing_markers(options.missing)
-    files = data_files(options.data)
-    with progress_bar(f"Reading {files[0].name if len(files) == 1 else f'{len(files):,} files'}") as progress:
+    with progress_bar(f"Reading {files_shown(data_files(options.data))}") as progress:
         column = Column(
             FileTable(options.data, options.dialect()),
             options.column,

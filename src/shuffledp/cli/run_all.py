@@ -1,4 +1,4 @@
-"""``shuffledp run-all``: several questions about one data file under one budget."""
+"""``shuffledp run-all``: several questions about the same data under one budget."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from shuffledp.checks import check_confidence
-from shuffledp.cli.options import ConfidenceOption, JsonOption, SeedOption
+from shuffledp.cli.options import ConfidenceOption, DataArgument, FileOptions, JsonOption, SeedOption, takes_groups
 from shuffledp.cli.screen import note, note_warnings, print_json, print_table, progress_bar, say, waiting
 from shuffledp.display import percent
 from shuffledp.durable_files import read_limited
+from shuffledp.engines.paths import data_files, files_shown
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.estimate import QuantileEstimate
 from shuffledp.extras import check_extra
@@ -21,6 +22,7 @@ from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 from shuffledp.sessions.questions_file import MAX_QUESTIONS_BYTES, QuestionsFile, read_questions
 
 if TYPE_CHECKING:
+    from shuffledp.engines.dialect import Dialect
     from shuffledp.engines.table import Table
     from shuffledp.estimate import Estimate
     from shuffledp.sessions.budget import Budget, Release
@@ -30,9 +32,11 @@ _MAX_ROWS = 12
 """Maximum number of rows of each answer that are printed."""
 
 
+@takes_groups
 def run_all(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The questions: a TOML file.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A CSV (also .gz) or Parquet file with a row per user.")],
+    data: DataArgument,
+    form: FileOptions,
     confidence: ConfidenceOption = 0.95,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write all results to one .json file.")
@@ -77,11 +81,12 @@ def run_all(
 
     Example: shuffledp run-all questions.toml survey.csv --out results.json --page results.html
     """
+    dialect = form.dialect()
     _check_paths(plan, data, out, page, session_file)
     check_confidence(confidence)
     questions = read_questions(read_limited(plan, MAX_QUESTIONS_BYTES, "file of questions"), str(plan))
     source = SYSTEM if insecure_seed is None else InsecureSeededRandomness(insecure_seed)
-    session, table = _open(questions, data, session_file)
+    session, table = _open(questions, data, dialect, session_file)
     common: dict[str, Any] = {"missing": questions.missing, "source": source}
     asked = [
         session.prepare(table[each.column], each.ask, cast("SessionOptions", each.options | common))
@@ -100,7 +105,7 @@ def run_all(
     _deliver(questions, session, answers, confidence, out=out, page=page, as_json=as_json)
 
 
-def _check_paths(plan: Path, data: Path, out: Path | None, page: Path | None, session_file: Path | None) -> None:
+def _check_paths(plan: Path, data: list[str], out: Path | None, page: Path | None, session_file: Path | None) -> None:
     """Refuse what cannot be written before anything is read."""
     for path, suffix in ((out, ".json"), (page, ".html")):
         if path is not None and check_writable(path).suffix.lower() != suffix:
@@ -109,20 +114,23 @@ def _check_paths(plan: Path, data: Path, out: Path | None, page: Path | None, se
         check_extra("collection", "A page", "jinja2")
     if session_file is not None:
         check_writable(session_file)
-    files = [path for path in (plan, data, out, page, session_file) if path is not None]
+    paths = [file.path for file in data_files(data)]
+    files = [path for path in (plan, *paths, out, page, session_file) if path is not None]
     for index, path in enumerate(files):
         if path.resolve() in (other.resolve() for other in files[:index]):
             raise ParameterError(f"{path} is named twice: the questions, the data and each output are different files.")
 
 
-def _open(questions: QuestionsFile, data: Path, session_file: Path | None) -> tuple[Session, Table]:
+def _open(
+    questions: QuestionsFile, data: list[str], dialect: Dialect, session_file: Path | None
+) -> tuple[Session, Table]:
     """The session and the table that its questions are about."""
-    from shuffledp.engines.files import read_files  # takes a while to load
+    from shuffledp.engines.files import FileTable  # takes a while to load
     from shuffledp.sessions.complete import CompleteTable, complete
     from shuffledp.sessions.session import Session
 
-    table: Table = read_files(data)
-    with progress_bar(f"Reading {data.name}") as progress:
+    table: Table = FileTable(data, dialect)
+    with progress_bar(f"Reading {files_shown(data_files(data))}") as progress:
         if questions.complete:
             table = complete(table, questions.columns, missing=questions.missing, progress=progress)
             users = len(table)

@@ -88,6 +88,11 @@ def data_files(paths: Paths) -> list[DataFile]:
     return files
 
 
+def files_shown(files: Sequence[DataFile]) -> str:
+    """The files in a word or two."""
+    return files[0].name if len(files) == 1 else f"{len(files):,} files"
+
+
 def _matching(path: str | Path) -> Iterator[DataFile]:
     if not isinstance(path, (str, os.PathLike)):
         raise ParameterError(f"A file is named by a string or a path, not by an object of type {type(path).__name__}.")

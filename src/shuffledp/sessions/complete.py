@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shuffledp.domain import Categories
-from shuffledp.engines.strings import as_strings
+from shuffledp.engines.strings import as_strings, has_strings, swap_decimal_marks
 from shuffledp.engines.table import MemoryTable, Progress, Table, check_column
 from shuffledp.errors import DataError, ParameterError
 from shuffledp.extras import extra
@@ -19,8 +19,9 @@ with extra("files", "sdp.complete()"):
 class CompleteTable(MemoryTable):
     """The rows of a table that have a value in every one of some columns: ``rows``, ``rows_left_out``, ``columns``."""
 
-    def __init__(self, columns: Mapping[str, Any], rows_left_out: int) -> None:
+    def __init__(self, columns: Mapping[str, Any], rows_left_out: int, decimal: str = ".") -> None:
         super().__init__(columns)
+        self._decimal = decimal
         self.columns = tuple(columns)
         self.rows = len(next(iter(columns.values())))
         self.rows_left_out = rows_left_out
@@ -32,6 +33,11 @@ class CompleteTable(MemoryTable):
             f"The users are those who have a value in each of {', '.join(self.columns)}: who they are, and their "
             "number, is not protected."
         )
+
+    @property
+    def decimal(self) -> str:
+        """The decimal mark of numbers that are strings."""
+        return self._decimal
 
     def __len__(self) -> int:
         return self.rows
@@ -57,7 +63,8 @@ def complete(
     markers = Categories.of([missing] if isinstance(missing, str) else missing) if missing else None
     batches: list[list[Any]] = [[] for _ in names]
     rows = 0
-    for arrays in _table(table, names).read(names, progress):
+    source = _table(table, names)
+    for arrays in source.read(names, progress):
         rows += len(arrays[0])
         has_all = _has_value(arrays[0], markers)
         for array in arrays[1:]:
@@ -66,11 +73,11 @@ def complete(
             batches[index].append(array.filter(has_all))
     if not rows:
         raise DataError("The table has no rows.")
-    chosen = {name: _joined(parts) for name, parts in zip(names, batches, strict=True)}
+    chosen = {name: _joined(parts, source.decimal) for name, parts in zip(names, batches, strict=True)}
     left = len(chosen[names[0]])
     if not left:
         raise DataError(f"No row has a value in each of {', '.join(names)}.")
-    return CompleteTable(chosen, rows - left)
+    return CompleteTable(chosen, rows - left, source.decimal)
 
 
 def _table(table: Any, names: Sequence[str]) -> Table:
@@ -98,10 +105,14 @@ def _has_value(values: Any, markers: Categories | None) -> Any:
     return pc.is_valid(as_strings(values, markers, any_spelling=True))
 
 
-def _joined(parts: list[Any]) -> Any:
-    return pa.chunked_array(parts) if len({part.type for part in parts}) == 1 else _as_strings(parts)
+def _joined(parts: list[Any], decimal: str) -> Any:
+    """Batches as one column, of strings if their types differ."""
+    if len({part.type for part in parts}) == 1:
+        return pa.chunked_array(parts)
+    return pa.chunked_array([_as_strings(part, decimal) for part in parts])
 
 
-def _as_strings(parts: list[Any]) -> Any:
-    """Batches whose types differ, as strings."""
-    return pa.chunked_array([as_strings(part) for part in parts])
+def _as_strings(values: Any, decimal: str) -> Any:
+    """The values as strings, with the decimal mark of those that are strings already."""
+    strings = as_strings(values)
+    return swap_decimal_marks(strings) if decimal == "," and not has_strings(values.type) else strings
