@@ -18,7 +18,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from shuffledp.engines import byte_streams, csv_files, json_lines
+from shuffledp.engines import byte_streams, csv_files, json_lines, text_streams
 from shuffledp.engines.dialect import Dialect
 from shuffledp.engines.files import FileTable, read_files
 from shuffledp.engines.local import Column
@@ -159,6 +159,21 @@ def test_the_number_of_a_row_far_down(tmp_path, monkeypatch):
     path = write(tmp_path, "long.csv", "m,n\n" + "1,2\n" * 5_000 + "Zelda\n" + "1,2\n" * 5_000)
     assert "row 5,001 has 1 field instead of 2" in error_of(path)
     assert "row 5,001" in error_of(write(tmp_path, "long.csv.gz", gzip.compress(path.read_bytes())))
+
+
+@pytest.mark.parametrize(
+    ("row", "dialect", "words"),
+    [
+        (b"Zelda\0,2\n", {}, "NUL bytes"),
+        (b"Zelda\x81,2\n", {"encoding": "cp1252"}, "near line 5,002 it is not in the encoding cp1252"),
+    ],
+)
+def test_errors_in_the_thread_that_reads_ahead(tmp_path, monkeypatch, row, dialect, words):
+    monkeypatch.setattr(csv_files, "_BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr(csv_files, "_MAX_HEADER_BYTES", 1 << 4)
+    monkeypatch.setattr(text_streams, "_PIECE_BYTES", 1 << 9)
+    path = write(tmp_path, "long.csv", b"m,n\n" + b"1,2\n" * 5_000 + row + b"1,2\n" * 5_000)
+    assert words in error_of(path, **dialect)
 
 
 def test_unlikely_headers_are_not_shown(tmp_path):

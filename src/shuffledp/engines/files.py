@@ -41,6 +41,10 @@ class FileTable(Table):
     paths: Paths
     dialect: Dialect = Dialect()  # noqa: RUF009 - it cannot be changed
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.paths, (str, Path)):
+            object.__setattr__(self, "paths", tuple(self.paths))
+
     @property
     def decimal(self) -> str:
         """The decimal mark of numbers that are strings."""
