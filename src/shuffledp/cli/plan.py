@@ -20,11 +20,11 @@ from shuffledp.cli.options import (
     PlotOption,
     UpperOption,
     WholeOption,
+    integer,
     number,
     takes_groups,
 )
 from shuffledp.cli.screen import note, note_warnings, print_json, print_table, say, waiting
-from shuffledp.display import percent
 from shuffledp.domain import DEFAULT_BINS
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path
@@ -42,10 +42,20 @@ from shuffledp.planning import (
     least_epsilon_for,
     plan,
 )
-from shuffledp.planning.listing import amounts_of, trust_of
+from shuffledp.planning.listing import amounts_of, together, trust_of, units_of
 from shuffledp.planning.planner import trust_asked
 
 _PLACEHOLDER_USERS = 2
+
+ReleasesOption = Annotated[
+    int,
+    typer.Option(
+        "--releases",
+        parser=integer,
+        metavar="K",
+        help="Number of releases about the same users; epsilon and delta are those of all together.",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +74,7 @@ class PlanOptions:
             help="Error to reach: find the smallest epsilon for --users, or the fewest users for --epsilon.",
         ),
     ] = None
+    releases: ReleasesOption = 1
     trust: Annotated[str, typer.Option("--trust", help="Who is trusted: shuffled, local or central.")] = "shuffled"
     honest_fraction: HonestFractionOption = 1.0
     max_messages: Annotated[
@@ -151,12 +162,13 @@ def _plan(question: Question, options: PlanOptions) -> None:
         print_json(plans.to_json())
         note_warnings(plans.warnings)
     else:
-        _show(plans, options.accuracy, options.confidence)
+        _show(plans, options.accuracy)
 
 
 def _plans(question: Question, options: PlanOptions) -> Plans:
     arguments: dict[str, Any] = {
         "delta": options.delta,
+        "releases": options.releases,
         "trust": options.trust,
         "honest_fraction": options.honest_fraction,
         "max_messages": options.max_messages,
@@ -177,7 +189,7 @@ def _plans(question: Question, options: PlanOptions) -> Plans:
     return fewest_users_for(question, accuracy=options.accuracy, epsilon=options.epsilon, **arguments)
 
 
-def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
+def _show(plans: Plans, accuracy: float | None) -> None:
     question = plans.question
     if accuracy is not None:
         say(
@@ -186,13 +198,10 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
         )
     chosen = [candidate for candidate in plans.plans if not candidate.reference]
     references = [candidate for candidate in plans.plans if candidate.reference]
-    target = f"epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}"
+    target = f"epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}{together(plans)}"
     _table(chosen, f"{question.name} of {question.users:,} users at {target}")
-    say(
-        f"Errors are in {question.unit}: typical, and the maximum with {percent(confidence)} confidence. "
-        "Messages and bytes are per user."
-    )
     best = chosen[0]
+    say(units_of(question.unit, best))
     say(f"Best: {best.protocol.name} ({best.variant}): {best.why}.")
     cheaper = [option for option in plans.frontier if option.cost.bytes_per_user < best.cost.bytes_per_user]
     for option in cheaper[:-4:-1]:
@@ -204,13 +213,16 @@ def _show(plans: Plans, accuracy: float | None, confidence: float) -> None:
             say(f"With {reference.protocol.name}, {trust_asked(reference.protocol)}.")
     for rejection in plans.rejected:
         say(f"Rejected: {rejection.protocol} ({rejection.calibration}): {rejection.reason.rstrip('.')}.")
-    say(best.protocol.guarantee.sentence())
-    note_warnings(warning for warning in plans.warnings if warning not in best.protocol.guarantee.warnings)
+    once, all_releases = best.protocol.guarantee, best.composed
+    if plans.releases > 1:
+        say(f"Each release has epsilon = {once.epsilon:.4g} at delta = {once.delta:.3g}.")
+    say(all_releases.sentence())
+    note_warnings(warning for warning in plans.warnings if warning not in all_releases.warnings)
 
 
 def _table(plans: list[Plan], title: str, *, trust: bool = False) -> None:
     print_table(
-        ["protocol", "trust" if trust else "noise", "error", "largest", "messages", "bytes"],
+        ["protocol", "trust" if trust else "noise", "error", "largest", "messages", "bytes", "year"],
         [
             [
                 candidate.protocol.name,

@@ -11,6 +11,7 @@ from shuffledp.checks import check_target
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.planning.planner import Limits, Plan, Plans, candidates, plan
 from shuffledp.planning.question import Question
+from shuffledp.planning.several_releases import check_releases
 from shuffledp.privacy.calibration import honest_count
 
 _LOG_EPSILONS = (math.log(0.01), math.log(30.0))
@@ -25,8 +26,8 @@ Candidates = Callable[[float, "set[str] | None"], list[Plan]]
 def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **limits: Any) -> Plans:
     """The plans for a question at the least epsilon at which the error of the best is at most ``accuracy``.
 
-    Epsilon is accurate to 0.4 per cent; ``delta`` is given. ``limits`` are those of ``plan``: trust, honest_fraction,
-    max_messages, max_bytes, max_local_epsilon, confidence.
+    Epsilon is accurate to 0.4 per cent; ``delta`` is given. ``limits`` are those of ``plan``: releases, trust,
+    honest_fraction, max_messages, max_bytes, max_local_epsilon, confidence.
 
     >>> plans = sdp.least_epsilon_for(sdp.Count(users=10_000), accuracy=20.0, delta=1e-6, trust="central")
     >>> plans.plans[0].expected.rmse <= 20.0
@@ -37,7 +38,7 @@ def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **li
     checked_limits = _limits(limits)
 
     def feasible(log_epsilon: float, names: set[str] | None) -> list[Plan]:
-        return _feasible(question, math.exp(log_epsilon), delta, checked_limits, names)
+        return _feasible(question, math.exp(log_epsilon), delta, checked_limits, names, _releases(limits))
 
     def plans(log_epsilon: float) -> Plans:
         return plan(question, epsilon=math.exp(log_epsilon), delta=delta, **limits)
@@ -72,7 +73,7 @@ def fewest_users_for(question: Question, *, accuracy: float, epsilon: float, del
         return replace(question, users=max(2, math.ceil(math.exp(log_users) - 1e-9)))
 
     def feasible(log_users: float, names: set[str] | None) -> list[Plan]:
-        return _feasible(question_for(log_users), epsilon, delta, checked_limits, names)
+        return _feasible(question_for(log_users), epsilon, delta, checked_limits, names, _releases(limits))
 
     def plans(log_users: float) -> Plans:
         return plan(question_for(log_users), epsilon=epsilon, delta=delta, **limits)
@@ -91,7 +92,13 @@ def fewest_users_for(question: Question, *, accuracy: float, epsilon: float, del
 
 
 def _limits(limits: dict[str, Any]) -> Limits:
-    return Limits(**{name: value for name, value in limits.items() if name != "confidence"})
+    return Limits(**{name: value for name, value in limits.items() if name not in ("confidence", "releases")})
+
+
+def _releases(limits: dict[str, Any]) -> int:
+    releases: int = limits.get("releases", 1)
+    check_releases(releases)
+    return releases
 
 
 def _check(accuracy: float) -> None:
@@ -99,11 +106,15 @@ def _check(accuracy: float) -> None:
         raise ParameterError(f"The target error must be a positive number, not {accuracy}.", accuracy=accuracy)
 
 
-def _feasible(question: Question, epsilon: float, delta: float, limits: Limits, names: set[str] | None) -> list[Plan]:
+def _feasible(
+    question: Question, epsilon: float, delta: float, limits: Limits, names: set[str] | None, releases: int
+) -> list[Plan]:
     """Feasible plans without references, the best first."""
     if honest_count(question.users, limits.honest_fraction) < 2:
         return []  # no protocol hides one honest user alone
-    results = candidates(question, epsilon, delta, limits, names=names, references=False, verify=False)
+    results = candidates(
+        question, epsilon, delta, limits, releases=releases, names=names, references=False, verify=False
+    )
     return sorted((result for result in results if isinstance(result, Plan)), key=lambda plan: plan.expected.rmse)
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from shuffledp.display import percent
 from shuffledp.notebook import MAX_ROWS, Html, card, folded, note, table
+from shuffledp.planning.several_releases import MONTHS
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.registry import with_article
 
 if TYPE_CHECKING:
     from shuffledp.planning.planner import Plan, Plans
 
-_HEADER = ["protocol", "noise", "trust", "error", "maximum error", "messages", "bytes"]
+_HEADER = ["protocol", "noise", "trust", "error", "maximum error", "messages", "bytes", "year"]
 _WORDS = range(3)
 
 
@@ -42,6 +43,8 @@ def _entry(plan: Plan) -> dict[str, Any]:
         "epsilon": guarantee.epsilon,
         "delta": guarantee.delta,
         "local_epsilon": guarantee.local_epsilon,
+        "releases": plan.releases,
+        "epsilon_after_a_year": plan.after_a_year.epsilon,
         "why": plan.why,
     }
 
@@ -52,7 +55,7 @@ def html_of_plan(plan: Plan) -> str:
     return card(
         f"Plan: {plan.protocol.question}/{plan.protocol.name} ({plan.variant})",
         table(_HEADER, [_row(plan)], words=_WORDS),
-        note(_units("", plan)),
+        note(units_of("", plan)),
         note(f"{plan.why[:1].upper()}{plan.why[1:]}." if plan.why else ""),
         note(guarantee.statement()),
         warnings=guarantee.warnings,
@@ -67,9 +70,9 @@ def html_of_plans(plans: Plans) -> str:
     rejected = [[each.protocol, each.calibration, each.reason] for each in plans.rejected]
     return card(
         f"Plans for {with_article(question.name)} of {question.users:,} users at epsilon = {plans.epsilon:.4g}, "
-        f"delta = {plans.delta:g}",
+        f"delta = {plans.delta:g}{together(plans)}",
         _numbered(feasible),
-        note(_units(question.unit, best)),
+        note(units_of(question.unit, best)),
         note(f"Best: {best.protocol.name} ({best.variant}), {best.why}."),
         *([folded(f"{len(references)} with other trust, for comparison", _numbered(references))] if references else []),
         *(
@@ -77,9 +80,14 @@ def html_of_plans(plans: Plans) -> str:
             if rejected
             else []
         ),
-        note(best.protocol.guarantee.statement()),
+        note(best.composed.statement()),
         warnings=dict.fromkeys([*plans.warnings, *best.protocol.guarantee.warnings]),
     )
+
+
+def together(plans: Plans) -> str:
+    """For how many releases the target is, as the end of a sentence; empty for one."""
+    return f" for {plans.releases:,} releases together" if plans.releases > 1 else ""
 
 
 def _numbered(plans: Sequence[tuple[int, Plan]]) -> Html:
@@ -94,20 +102,28 @@ def _row(plan: Plan) -> list[str]:
 
 
 def amounts_of(plan: Plan) -> list[str]:
-    """The typical and the maximum error, the messages and the bytes, formatted for people."""
+    """The errors, the messages, the bytes and the epsilon of a year of monthly releases, formatted for people."""
     return [
         error_of(plan.expected.rmse),
         error_of(plan.expected.max_error),
         f"{plan.cost.messages_per_user:,.4g}",
         f"{plan.cost.bytes_per_user:,.4g}",
+        _epsilon_of_a_year(plan),
     ]
 
 
-def _units(unit: str, plan: Plan) -> str:
+def _epsilon_of_a_year(plan: Plan) -> str:
+    epsilon = plan.after_a_year.epsilon
+    return f"{epsilon:.3g}" if math.isfinite(epsilon) else "none"
+
+
+def units_of(unit: str, plan: Plan) -> str:
+    """What the columns of a table of plans mean, in sentences."""
     subject = f"Errors are in {unit}:" if unit else "Errors are"
     return (
         f"{subject} typical, and the maximum with {percent(plan.expected.confidence)} confidence. "
-        "Messages and bytes are per user."
+        f"Messages and bytes are per user. Year: epsilon of {MONTHS} monthly releases about the same users at the same "
+        "delta, or none if no epsilon holds."
     )
 
 
@@ -143,7 +159,7 @@ def figure_of(plans: Plans, suffix: str) -> bytes:
         x_title="bytes per user",
         y_title=f"typical error ({question.unit})",
         caption=[
-            f"{question.users:,} users, epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}. "
+            f"{question.users:,} users, epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}{together(plans)}. "
             "Lower and further left is better.",
             f"The line joins the plans on the frontier; best: {plans[0].protocol.name}.",
         ],

@@ -13,7 +13,13 @@ from shuffledp.checks import check_confidence, check_target, check_users
 from shuffledp.errors import ConditionError, InfeasibleError, MissingPackageError, ParameterError, UnknownNameError
 from shuffledp.planning.listing import columns_of, figure_of, html_of_plan, html_of_plans
 from shuffledp.planning.question import Question
-from shuffledp.privacy.guarantee import target_warnings
+from shuffledp.planning.several_releases import (
+    calibrate_within,
+    check_releases,
+    guarantee_of_a_year,
+    guarantee_of_releases,
+)
+from shuffledp.privacy.guarantee import Guarantee, target_warnings
 from shuffledp.protocols.protocol import Cost, ExpectedError, Protocol
 from shuffledp.protocols.registry import PROTOCOLS
 from shuffledp.tabular import data_frame
@@ -54,7 +60,7 @@ class Limits:
             if limit is not None and not limit > 0:
                 raise ParameterError(f"A limit must be above 0, not {limit:g}.", limit=limit)
 
-    def why_not(self, protocol: Protocol) -> str:
+    def why_not(self, protocol: Protocol, releases: int = 1) -> str:
         """The limit that the protocol exceeds, in words; empty if none."""
         cost = protocol.cost
         if self.max_messages is not None and cost.messages_per_user > self.max_messages:
@@ -62,7 +68,7 @@ class Limits:
         if self.max_bytes is not None and cost.bytes_per_user > self.max_bytes:
             return f"it sends {cost.bytes_per_user:.4g} bytes per user, more than {self.max_bytes:g}"
         if self.max_local_epsilon is not None:
-            left = protocol.guarantee.local_epsilon
+            left = releases * protocol.guarantee.local_epsilon
             if left > self.max_local_epsilon:
                 bound = "there is no guarantee" if math.isinf(left) else f"epsilon is {left:.4g}"
                 return (
@@ -78,7 +84,8 @@ class Plan:
 
     ``protocol`` is ready to run, ``calibration`` is ``tight`` or ``paper``, ``setting`` has the options of
     ``calibrate`` that differ from the default, ``expected`` is the predicted error. ``why`` compares it with the best
-    plan. ``reference`` is True if it needs other trust than was asked for.
+    plan. ``reference`` is True if it needs other trust than was asked for. ``releases`` is the number of releases that
+    meet the target together, ``target_delta`` their delta.
     """
 
     protocol: Protocol
@@ -89,6 +96,10 @@ class Plan:
     why: str = ""
     reference: bool = False
     """True if it needs other trust than was asked for: listed for comparison only."""
+    releases: int = 1
+    """Number of releases that meet the target together."""
+    target_delta: float | None = None
+    """The delta of the target; None for that of the protocol."""
 
     def __repr__(self) -> str:
         return (
@@ -116,8 +127,27 @@ class Plan:
 
     @property
     def cost(self) -> Cost:
-        """The cost per user."""
+        """The cost per user, of one release."""
         return self.protocol.cost
+
+    @property
+    def composed(self) -> Guarantee:
+        """The guarantee of all ``releases`` together, at the delta of the target; that of the protocol if it is one."""
+        once = self.protocol.guarantee
+        return once if self.releases == 1 else guarantee_of_releases(once, self.releases, delta=self._delta)
+
+    @property
+    def after_a_year(self) -> Guarantee:
+        """The guarantee of twelve releases, one every month, at the delta of the target: a quick upper bound.
+
+        It is usually within 4 % of the exact composition, ``protocol.guarantee.after(12)``. The epsilon is infinite if
+        none holds at that delta.
+        """
+        return guarantee_of_a_year(self.protocol.guarantee, delta=self._delta)
+
+    @property
+    def _delta(self) -> float:
+        return self.protocol.guarantee.delta if self.target_delta is None else self.target_delta
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -128,11 +158,19 @@ class Plan:
             "setting": dict(self.setting),
             "reference": self.reference,
             "guarantee": self.protocol.guarantee.to_json(),
+            "composed": _total_to_json(self.composed),
+            "after_a_year": _total_to_json(self.after_a_year),
             "expected": self.expected.to_json(),
             "cost": self.cost.to_json(),
             "parameters": self.protocol.parameters(),
             "why": self.why,
         }
+
+
+def _total_to_json(guarantee: Guarantee) -> dict[str, Any]:
+    """Epsilon and delta of several releases; an infinite epsilon becomes null."""
+    epsilon = guarantee.epsilon if math.isfinite(guarantee.epsilon) else None
+    return {"releases": guarantee.releases, "epsilon": epsilon, "delta": guarantee.delta}
 
 
 @dataclass(frozen=True)
@@ -156,7 +194,7 @@ class Plans:
 
     ``best`` is the protocol of the best plan, ready to run. ``plans`` has the feasible plans in the order of their
     error, then references that need other trust; ``rejected`` has the other protocols with the reasons; ``question``,
-    ``epsilon`` and ``delta`` repeat what was asked for.
+    ``epsilon``, ``delta`` and ``releases`` repeat what was asked for.
 
     >>> plans = sdp.plan(sdp.Count(users=10_000), epsilon=1.0, delta=1e-6)
     >>> plans.best is plans[0].protocol, plans[-1].reference
@@ -170,12 +208,14 @@ class Plans:
     delta: float
     plans: tuple[Plan, ...]
     rejected: tuple[Rejection, ...]
+    releases: int = 1
 
     def __repr__(self) -> str:
         best = self.plans[0]
+        several = f" for {self.releases:,} releases together" if self.releases > 1 else ""
         return (
             f"Plans({self.question.name} of {self.question.users:,} users; epsilon = {self.epsilon:.4g}, "
-            f"delta = {self.delta:.2g}; best {best.protocol.name} with error {best.expected.rmse:.4g}; "
+            f"delta = {self.delta:.2g}{several}; best {best.protocol.name} with error {best.expected.rmse:.4g}; "
             f"{len(self.plans)} plans, {len(self.rejected)} rejected)"
         )
 
@@ -254,6 +294,7 @@ class Plans:
         return {
             "question": self.question.to_json(),
             "target": {"epsilon": self.epsilon, "delta": self.delta},
+            "releases": self.releases,
             "warnings": list(self.warnings),
             "plans": [plan.to_json() for plan in self.plans],
             "rejected": [rejection.to_json() for rejection in self.rejected],
@@ -265,6 +306,7 @@ def plan(
     *,
     epsilon: float,
     delta: float,
+    releases: int = 1,
     trust: str = "shuffled",
     honest_fraction: float = 1.0,
     max_messages: float | None = None,
@@ -273,6 +315,9 @@ def plan(
     confidence: float = 0.95,
 ) -> Plans:
     """Rank the protocols that answer ``question`` with at most ``epsilon`` and ``delta``, within the limits.
+
+    With ``releases``, the same question is asked that many times about the same users, and ``epsilon`` and ``delta``
+    are those of all releases together. Errors, messages and bytes are those of one release.
 
     ``trust`` is ``shuffled``, ``local`` or ``central``; ``honest_fraction`` is the fraction of users who follow the
     protocol; ``max_messages`` and ``max_bytes`` bound the expected number per user, ``max_local_epsilon`` the epsilon
@@ -289,13 +334,14 @@ def plan(
     check_target(epsilon, delta)
     check_users(question.users, honest_fraction)
     check_confidence(confidence)
-    return _plans(question, epsilon, delta, limits, confidence)
+    check_releases(releases)
+    return _plans(question, epsilon, delta, limits, confidence, releases)
 
 
 @lru_cache(maxsize=_CACHED_RESULTS, typed=True)
-def _plans(question: Question, epsilon: float, delta: float, limits: Limits, confidence: float) -> Plans:
+def _plans(question: Question, epsilon: float, delta: float, limits: Limits, confidence: float, releases: int) -> Plans:
     """Calibrate and rank all candidates; the last few results are cached, since plans are immutable."""
-    results = list(candidates(question, epsilon, delta, limits, confidence))
+    results = list(candidates(question, epsilon, delta, limits, confidence, releases=releases))
     plans = [result for result in results if isinstance(result, Plan)]
     rejected = tuple(result for result in results if isinstance(result, Rejection))
     feasible = _ranked([plan for plan in plans if not plan.reference])
@@ -305,7 +351,7 @@ def _plans(question: Question, epsilon: float, delta: float, limits: Limits, con
             rejected=rejected,
         )
     references = _ranked([plan for plan in plans if plan.reference])
-    return Plans(question, epsilon, delta, _explained(question, feasible, references), rejected)
+    return Plans(question, epsilon, delta, _explained(question, feasible, references), rejected, releases)
 
 
 def candidates(
@@ -315,11 +361,15 @@ def candidates(
     limits: Limits,
     confidence: float = 0.95,
     *,
+    releases: int = 1,
     names: Collection[str] | None = None,
     references: bool = True,
     verify: bool = True,
 ) -> Iterator[Plan | Rejection]:
-    """Calibrate every protocol for the question, or those in ``names``, in each way worth trying."""
+    """Calibrate every protocol for the question, or those in ``names``, in each way worth trying.
+
+    For several releases, these are the exact calibrations only: theorems state the noise of one release.
+    """
     for name, kind in PROTOCOLS[question.question].items():
         if names is not None and name not in names:
             continue
@@ -327,13 +377,15 @@ def candidates(
         tried: list[Protocol] = []
         if reference and not references:
             continue
-        for calibration, setting in _calibrations(kind, question, epsilon, delta, reference=reference):
+        for calibration, setting in _calibrations(kind, question, epsilon, delta, releases, reference=reference):
             try:
                 protocol = question.answered_by(
-                    kind.calibrate(
-                        **question.settings(),
+                    calibrate_within(
+                        kind,
+                        question.settings(),
                         epsilon=epsilon,
                         delta=delta,
+                        releases=releases,
                         calibration=calibration,
                         honest_fraction=limits.honest_fraction,
                         **setting,
@@ -344,7 +396,7 @@ def candidates(
                 tried.append(protocol)
                 # tight calibrations end with this check themselves
                 reason = _why_not_private(protocol) if verify and calibration == "paper" else ""
-                reason = reason or ("" if reference else limits.why_not(protocol))
+                reason = reason or ("" if reference else limits.why_not(protocol, releases))
                 expected = protocol.expected_error(confidence=confidence) if not reason else None
             except (InfeasibleError, ConditionError, MissingPackageError, ParameterError) as error:
                 yield Rejection(name, _variant(calibration, setting), str(error))
@@ -352,7 +404,15 @@ def candidates(
             if expected is None:
                 yield Rejection(name, _variant(calibration, setting), reason)
             else:
-                yield Plan(protocol, calibration, expected, setting, reference=reference)
+                yield Plan(
+                    protocol,
+                    calibration,
+                    expected,
+                    setting,
+                    reference=reference,
+                    releases=releases,
+                    target_delta=delta,
+                )
 
 
 def _why_not_private(protocol: Protocol) -> str:
@@ -377,15 +437,16 @@ def _main_reasons(question: Question, limits: Limits, rejected: tuple[Rejection,
 
 
 def _calibrations(
-    kind: type[Protocol], question: Question, epsilon: float, delta: float, *, reference: bool
+    kind: type[Protocol], question: Question, epsilon: float, delta: float, releases: int, *, reference: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Calibrations with their options: the default, its alternatives, the paper's; for a reference the default only."""
     yield kind.calibrations[0], {}
     if reference:
         return
-    for setting in kind.alternatives(**question.settings(), epsilon=epsilon, delta=delta):
+    once = {"epsilon": epsilon / math.sqrt(releases), "delta": delta / releases}  # about those of one release
+    for setting in kind.alternatives(**question.settings(), **once):
         yield kind.calibrations[0], setting
-    for calibration in kind.calibrations[1:]:
+    for calibration in kind.calibrations[1:] if releases == 1 else ():
         yield calibration, {}
 
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, cast
 
 from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MAX_RELEASES, compose, followed_by
 from shuffledp.privacy.divergence import as_delta
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve, least_epsilon
+from shuffledp.privacy.quick_composition import QuickComposition
 from shuffledp.protocols.protocol import Protocol
-from shuffledp.search import Excess, bisect_ratio, find_bracket, narrow
+from shuffledp.search import bisect_ratio, find_bracket, narrow
+
+MONTHS = 12
+"""Releases of a year."""
 
 _TOLERANCE = 0.005  # relative, of the epsilon of one release
+_GUESS = 1.005  # the guess is so much too small, for losses that are nearly Gaussian
+_QUICK_EXCESS = 1.023  # of quick over exact composition, if losses are nearly Gaussian
 _AIM = 0.002  # inside the tolerance, on the side of more noise
 _FAR = 3.0  # the largest excess; the logarithm of an infinite epsilon is larger
-_MOST_STEPS = 10
+_MAX_STEPS = 10
 _SLIGHTLY_LESS = 1 - 1e-8  # epsilons are rounded up to nine digits
 _DOWN = 1 - 1e-12  # so that the sum of rounded parts does not exceed the total
 
@@ -108,6 +115,33 @@ def guarantee_of_releases(guarantee: Guarantee, releases: int, *, delta: float) 
     )
 
 
+def guarantee_of_a_year(guarantee: Guarantee, *, delta: float) -> Guarantee:
+    """The guarantee of twelve releases at ``delta``: an upper bound that is computed quickly, usually within 4 %."""
+    if delta < CERTIFIED_DOWN_TO:
+        return guarantee_of_releases(guarantee, MONTHS, delta=delta)
+    epsilon = _epsilon_of_a_year(cast("Hashable", guarantee.curve), delta)
+    if guarantee.delta == 0 and MONTHS * guarantee.epsilon <= epsilon:
+        return replace(guarantee.after(MONTHS), delta=delta)
+    return Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        users=guarantee.users,
+        honest_users=guarantee.honest_users,
+        curve=QuickComposition(guarantee.curve, MONTHS),
+        theorem=f"{guarantee.theorem}; {MONTHS} releases composed by points of their privacy curve",
+        local_epsilon=MONTHS * guarantee.local_epsilon,
+        trust=guarantee.trust,
+        neighbours=guarantee.neighbours,
+        releases=MONTHS * guarantee.releases,
+    )
+
+
+@lru_cache(maxsize=256)
+def _epsilon_of_a_year(curve: Hashable, delta: float) -> float:
+    """Cached, since protocols that differ in their messages may have the same privacy curve."""
+    return least_epsilon(QuickComposition(cast("PrivacyCurve", curve), MONTHS), delta)
+
+
 @dataclass(frozen=True)
 class AddedCurve:
     """Basic composition: ``releases`` equal pairs (epsilon, delta) added up, at any delta."""
@@ -148,23 +182,36 @@ class _Total:
 
 
 _Calibrate = Callable[[float, float], Protocol]
+_CurveOf = Callable[[Protocol], PrivacyCurve]
 
 
 def _calibrated_by_composition(calibrated: _Calibrate, total: _Total, delta_each: float) -> Protocol:
     """Search for the largest epsilon of one release, given its delta, at which the composition meets the target."""
-    tried: dict[float, _Attempt] = {}
-
-    def excess(noise: float) -> float:
-        if noise not in tried:
-            tried[noise] = _attempt(calibrated, total, math.exp(-noise), delta_each)
-        return tried[noise].excess
-
-    _search(excess, total, delta_each)
+    guess, share = _gaussian_guess(total, delta_each)
+    if total.before is None:
+        guess = _quick_guess(calibrated, total, guess, delta_each)
+    tried = _search(calibrated, total, total.curve, guess, delta_each, share)
     least_noise = min((noise for noise, attempt in tried.items() if attempt.meets(total)), default=None)
     if least_noise is not None and (protocol := tried[least_noise].protocol) is not None:
         return protocol
     failure = next((attempt.failure for attempt in tried.values() if attempt.failure), "No noise is enough.")
     raise total.infeasible(f"each would need epsilon = {math.exp(-max(tried)):.3g}. {failure}")
+
+
+def _quick_guess(calibrated: _Calibrate, total: _Total, guess: float, delta_each: float) -> float:
+    """A better guess of the epsilon of one release, where exact composition takes long."""
+
+    def quick(protocol: Protocol) -> QuickComposition:
+        return QuickComposition(protocol.guarantee.curve, total.releases)
+
+    try:
+        if not quick(calibrated(guess, delta_each)).by_points:
+            return guess
+    except (InfeasibleError, ConditionError):
+        return guess
+    tried = _search(calibrated, total, quick, guess, delta_each, 1.0)
+    least_noise = min((noise for noise, attempt in tried.items() if attempt.meets(total)), default=None)
+    return guess if least_noise is None else math.exp(-least_noise) * _QUICK_EXCESS
 
 
 @dataclass(frozen=True)
@@ -182,10 +229,10 @@ class _Attempt:
         return self.curve is not None and as_delta(self.curve.delta_at(total.epsilon)) <= total.delta
 
 
-def _attempt(calibrated: _Calibrate, total: _Total, epsilon: float, delta: float) -> _Attempt:
+def _attempt(calibrated: _Calibrate, total: _Total, curve_of: _CurveOf, epsilon: float, delta: float) -> _Attempt:
     try:
         protocol = calibrated(epsilon, delta)
-        curve = total.curve(protocol)
+        curve = curve_of(protocol)
         composed = least_epsilon(curve, total.delta)
     except (InfeasibleError, ConditionError) as failure:  # with less noise there may be a protocol
         return _Attempt(-1.0, failure=str(failure))
@@ -193,21 +240,29 @@ def _attempt(calibrated: _Calibrate, total: _Total, epsilon: float, delta: float
     return _Attempt(min(max(excess, -_FAR), _FAR), protocol, curve)
 
 
-def _search(excess: Excess, total: _Total, delta_each: float) -> None:
-    """Evaluate the excess until it is known at the least noise without one, up to the tolerance.
+def _search(
+    calibrated: _Calibrate, total: _Total, curve_of: _CurveOf, guess: float, delta_each: float, share: float
+) -> dict[float, _Attempt]:
+    """Attempts by their noise, until there is one with the least noise without excess, up to the tolerance.
 
     The noise is ln(1 / epsilon of one release). Without earlier releases, the excess is nearly the step to take, since
     composed epsilons are nearly proportional to that of one release; with them, it is the step times the share of the
     new releases.
     """
-    guess, share = _gaussian_guess(total, delta_each)
+    tried: dict[float, _Attempt] = {}
+
+    def excess(noise: float) -> float:
+        if noise not in tried:
+            tried[noise] = _attempt(calibrated, total, curve_of, math.exp(-noise), delta_each)
+        return tried[noise].excess
+
     lowest = -math.log(total.epsilon)
     # added up, this is enough noise; after other releases, more may be needed
     highest = lowest + math.log(total.releases) + (_TOLERANCE if total.before is None else 10.0)
     start = min(max(-math.log(guess), lowest), highest)
     first = excess(start)
     if -_TOLERANCE * share < first <= 0:
-        return
+        return tried
     bracket = find_bracket(excess, start, lowest, highest, step=1.05 * abs(first) / share + _AIM, growth=2)
     if bracket is not None:
         narrow(
@@ -215,8 +270,9 @@ def _search(excess: Excess, total: _Total, delta_each: float) -> None:
             bracket,
             next_point=lambda ends: min(ends.secant_from_low(0.05) + _AIM, ends.high - 0.05 * ends.width),
             enough=lambda ends: ends.width < _TOLERANCE or ends.excess_high > -_TOLERANCE * share,
-            steps=_MOST_STEPS,
+            steps=_MAX_STEPS,
         )
+    return tried
 
 
 def _gaussian_guess(total: _Total, delta_each: float) -> tuple[float, float]:
@@ -232,7 +288,7 @@ def _gaussian_guess(total: _Total, delta_each: float) -> tuple[float, float]:
     share = max(left / all_releases, 0.01)
     deviation = math.sqrt(share * all_releases / total.releases)
     _, epsilon = bisect_ratio(lambda each: _gaussian_delta(each, deviation) <= delta_each, 1e-12, 1e3, ratio=1.001)
-    return epsilon, share
+    return epsilon * _GUESS, share
 
 
 def _deviation(epsilon: float, delta: float) -> float:

@@ -35,8 +35,7 @@ _CUT = 1e-16
 _NOT_PRIVATE = 1 - 1e-9  # a larger delta at the largest epsilon counts as no privacy
 _ROUNDING_PER_RELEASE = 1e-14  # rounding error of the Fourier transforms, added to delta
 _MAX_JOINT_CELLS = 30_000  # of a common grid, up to the largest loss
-_CURVE_REACH = 60.0  # epsilon at which the search for the largest loss of a curve starts
-_CURVE_POINTS = 1000  # grid cells up to that loss
+_CURVE_POINTS = 1000  # grid cells up to the largest loss of a curve
 _CURVE_NODES = 32  # initial number of points at which a curve is evaluated
 _MAX_CURVE_NODES = 160
 _TRIED = 12  # points at which two curves are compared
@@ -382,11 +381,15 @@ class _Curve:
     @cached_property
     def largest(self) -> float:
         """The largest loss of non-negligible mass."""
-        reach = _CURVE_REACH
-        while reach < LARGEST_EPSILON / 2 and self._delta(reach) > _CUT:
+        reach = 1.0
+        deltas = {reach: self._delta(reach)}
+        while min(deltas.values()) > _CUT and reach < LARGEST_EPSILON / 2:
             reach *= 2
-        least = max(_CUT, 1.001 * self._delta(reach))  # bounds that allow for rounding stay above 0
-        while reach > 1e-6 and self._delta(reach / 2) <= least:
+            deltas[reach] = self._delta(reach)
+        # bounds that allow for rounding stay above 0, and may increase again at a large epsilon
+        negligible = max(_CUT, 1.001 * min(deltas.values()))
+        reach = next(tried for tried, delta in deltas.items() if delta <= negligible)
+        while reach > 1e-6 and self._delta(reach / 2) <= negligible:
             reach /= 2
         return reach
 

@@ -1,0 +1,100 @@
+"""Quick composition of equal releases: an upper bound from few points of a privacy curve, in NumPy alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from shuffledp.checks import LARGEST_EPSILON, check_epsilon
+from shuffledp.privacy.composition import ComposedCurve
+from shuffledp.privacy.divergence import DiscretePair, as_delta
+from shuffledp.privacy.guarantee import ComposableCurve, PrivacyCurve
+from shuffledp.privacy.mirrored_composition import IndependentComposition
+from shuffledp.privacy.pure import PureCurve
+
+_CUT = 1e-16
+_LEAST_DELTA = 1e-15  # of a point of a curve
+_STEP = 0.5  # between points, in standard deviations of the losses
+_CORE_DEVIATIONS = 2.8  # beyond them the points lie further and further apart
+_TAIL_GROWTH = 1.5
+
+
+@dataclass(frozen=True)
+class QuickComposition:
+    """``releases`` independent releases with this privacy curve: an upper bound, usually within 3 % in epsilon.
+
+    The bound is that of exact composition where one pair of distributions has the privacy curve. Otherwise the curve is
+    evaluated at about 12 points; ``compose`` evaluates it at 160.
+    """
+
+    curve: PrivacyCurve
+    releases: int
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta."""
+        check_epsilon(epsilon)
+        if isinstance(self.curve, PureCurve) and epsilon >= self.releases * self.curve.epsilon * (1 + 1e-15):
+            return 0.0
+        return self._composition.delta_at(epsilon)
+
+    @property
+    def by_points(self) -> bool:
+        """Whether the bound is from points of the curve, and therefore larger than that of ``compose``."""
+        return not isinstance(self.curve, PureCurve) and len(_directions(self.curve)) != 1
+
+    @cached_property
+    def _composition(self) -> IndependentComposition:
+        if isinstance(self.curve, ComposedCurve):
+            return QuickComposition(self.curve.curve, self.releases * self.curve.releases)._composition
+        return IndependentComposition(tuple((pair, self.releases) for pair in _dominating(self.curve)))
+
+
+def _dominating(curve: PrivacyCurve) -> tuple[DiscretePair, ...]:
+    """Independent pairs of distributions whose divergence is at least the curve at every epsilon."""
+    directions = _directions(curve)
+    return directions[0] if len(directions) == 1 else (_symmetric_pair(*_points(curve)),)
+
+
+def _directions(curve: PrivacyCurve) -> tuple[tuple[DiscretePair, ...], ...]:
+    return curve.directions(_CUT) if isinstance(curve, ComposableCurve) else ()
+
+
+def _points(curve: PrivacyCurve) -> tuple[list[float], list[float]]:
+    """Increasing epsilons from 0 on, and upper bounds on the deltas, until these are negligible."""
+    if isinstance(curve, PureCurve):
+        ends = sorted({0.0, min(curve.epsilon, LARGEST_EPSILON)})
+        return ends, [curve.delta_at(epsilon) for epsilon in ends]
+    epsilons, deltas = [0.0], [as_delta(curve.delta_at(0.0))]
+    deviation = math.sqrt(2 * math.pi) * max(deltas[0], _LEAST_DELTA)  # of Gaussian losses, if it is small
+    step = _STEP * deviation
+    while deltas[-1] > _LEAST_DELTA and epsilons[-1] < LARGEST_EPSILON:
+        if epsilons[-1] > _CORE_DEVIATIONS * deviation:
+            step *= _TAIL_GROWTH
+        epsilons.append(min(epsilons[-1] + step, LARGEST_EPSILON))
+        deltas.append(min(deltas[-1], as_delta(curve.delta_at(epsilons[-1]))))
+    return epsilons, deltas
+
+
+def _symmetric_pair(epsilons: list[float], deltas: list[float]) -> DiscretePair:
+    """A pair (P, Q), equal to (Q, P) except for the order of outcomes, whose divergence is at least these deltas.
+
+    Divergences are convex in e^epsilon, so that chords between points lie above them. That of a pair is linear in
+    e^epsilon except at its losses, where the slope increases by the mass under Q. Mass is placed from the largest loss
+    on; once there is no more, the chord from there to the opposite loss lies above the curve as well.
+    """
+    ratios = np.exp(epsilons)
+    slopes = np.append(np.diff(deltas) / np.diff(ratios), 0.0)
+    left = 1.0 - deltas[-1]
+    first, second = [deltas[-1], 0.0], [0.0, deltas[-1]]
+    slope = 0.0
+    for index in range(len(epsilons) - 1, 0, -1):
+        steeper = min(slope, float(slopes[index - 1]))  # points above a chord of their neighbours are left out
+        mass = min(slope - steeper, left / (1 + float(ratios[index])))
+        first += [mass * float(ratios[index]), mass]
+        second += [mass, mass * float(ratios[index])]
+        left = max(0.0, left - mass * (1 + float(ratios[index])))
+        slope = steeper
+    return DiscretePair.of([*first, left], [*second, left])
