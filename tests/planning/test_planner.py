@@ -160,11 +160,11 @@ def test_the_frontier_holds_what_nothing_beats():
 
 def test_json_keys():
     document = json.loads(json.dumps(plans_of_a_million().to_json()))
-    assert set(document) == {"question", "target", "warnings", "plans", "rejected"}
+    assert set(document) == {"question", "target", "releases", "warnings", "plans", "rejected"}
     for plan in document["plans"]:
         assert set(plan) == {
-            "protocol", "model", "calibration", "setting", "reference", "guarantee", "expected", "cost", "parameters",
-            "why",
+            "protocol", "model", "calibration", "setting", "reference", "guarantee", "composed", "after_a_year",
+            "expected", "cost", "parameters", "why",
         }  # fmt: skip
         assert {"epsilon", "delta", "users", "honest_users", "local_epsilon", "neighbours"} <= set(plan["guarantee"])
         assert set(plan["expected"]) == {"rmse", "max_error", "confidence"}
