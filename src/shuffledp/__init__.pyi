@@ -29,9 +29,11 @@ from shuffledp.errors import UnreachableError as UnreachableError
 from shuffledp.estimate import CountEstimate as CountEstimate
 from shuffledp.estimate import Estimate as Estimate
 from shuffledp.estimate import EstimatedNumber as EstimatedNumber
+from shuffledp.estimate import GroupedEstimate as GroupedEstimate
 from shuffledp.estimate import HistogramEstimate as HistogramEstimate
 from shuffledp.estimate import QuantileEstimate as QuantileEstimate
 from shuffledp.estimate import SumEstimate as SumEstimate
+from shuffledp.estimate import TooFewUsers as TooFewUsers
 from shuffledp.messages import Messages as Messages
 from shuffledp.messages import Tally as Tally
 from shuffledp.planning import Count as Count

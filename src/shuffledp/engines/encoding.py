@@ -365,12 +365,12 @@ def distinct_values(batches: Iterable[pa.Array]) -> Categories:
     if not values:
         raise DataError("The column has no values.")
     names: dict[str, str] = {}
-    for value in sorted(values, key=_natural):
+    for value in sorted(values, key=natural_order):
         names.setdefault(canonical_form(value), value)
     return Categories.of(names.values())
 
 
-def _natural(value: str) -> tuple[float, str]:
+def natural_order(value: str) -> tuple[float, str]:
     """Numbers by size, before anything else; the rest by name."""
     size = parse_number(value)
     return (math.inf if size is None else size, value)

@@ -21,9 +21,10 @@ from shuffledp.engines.encoding import (
     ValueParser,
     distinct_values,
 )
+from shuffledp.engines.rows import EncodedRows
 from shuffledp.engines.strings import as_strings
 from shuffledp.engines.table import Progress, Table
-from shuffledp.engines.users import UserIds, UserRows
+from shuffledp.engines.users import MissingRules, UserIds, one_row_per_user
 from shuffledp.messages import count_values
 from shuffledp.text_values import looks_missing
 
@@ -46,8 +47,7 @@ class Column:
 
     def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
         """The numbers of users with the index 0 (no) and 1 (yes)."""
-        domain = BIT if equals is None else EqualTo(equals)
-        return self._counts(BitEncoder(domain, **self._rules(domain)), 2)
+        return self._counts(self.bit_encoder(equals), 2)
 
     def histogram(self, domain: DiscreteDomain, *, other: str | None = None, clip: bool = False) -> NDArray[np.int64]:
         """The number of users per value of the domain: categories, bins of numbers, or periods of dates.
@@ -55,18 +55,33 @@ class Column:
         ``other`` counts values outside the domain, and missing ones: it names a category of the domain, or is one more
         after bins and periods. ``clip`` clips numbers to the nearer bound.
         """
-        rules = self._rules(domain)
-        if not isinstance(domain, (BinnedNumbers, Periods)):
-            return self._counts(CategoryEncoder(domain, other=other, **rules), len(domain))
-        index, size = (None, len(domain)) if other is None else (len(domain), len(domain) + 1)
-        if isinstance(domain, Periods):
-            return self._counts(DateEncoder(domain, other=index, **rules), size)
-        return self._counts(NumberEncoder(domain, clip=clip, other=index, **rules), size)
+        return self._counts(*self.histogram_encoder(domain, other=other, clip=clip))
 
     def positions(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
         """The position of each user's number in the interval, from 0.0 to 1.0."""
-        parts = [encoded.values for encoded in self._encoded(NumberEncoder(domain, clip=clip, **self._rules(domain)))]
+        parts = [encoded.values for encoded in self._encoded(self.number_encoder(domain, clip=clip))]
         return np.concatenate(parts)
+
+    def bit_encoder(self, equals: str | None = None) -> Encoder:
+        """The encoder of yes and no, or of the value ``equals`` and others."""
+        domain = BIT if equals is None else EqualTo(equals)
+        return BitEncoder(domain, **self._rules(domain))
+
+    def histogram_encoder(
+        self, domain: DiscreteDomain, *, other: str | None = None, clip: bool = False
+    ) -> tuple[Encoder, int]:
+        """The encoder of a histogram, and its number of indices."""
+        rules = self._rules(domain)
+        if not isinstance(domain, (BinnedNumbers, Periods)):
+            return CategoryEncoder(domain, other=other, **rules), len(domain)
+        index, size = (None, len(domain)) if other is None else (len(domain), len(domain) + 1)
+        if isinstance(domain, Periods):
+            return DateEncoder(domain, other=index, **rules), size
+        return NumberEncoder(domain, clip=clip, other=index, **rules), size
+
+    def number_encoder(self, domain: Interval, *, clip: bool = False) -> Encoder:
+        """The encoder of numbers as positions."""
+        return NumberEncoder(domain, clip=clip, **self._rules(domain))
 
     def values(self, domain: Domain, *, limit: int | None = None) -> list[Any]:
         """The value of each user as the domain parses it; of at most ``limit`` users, the first ones."""
@@ -98,11 +113,27 @@ class Column:
 
     def _one_per_user(self, encoder: Encoder, users: UserIds) -> NDArray[Any]:
         """The index or position of one row of each user."""
-        rows = UserRows(users, markers=self._markers, drop_missing=self.drop_missing, remark=self.remark)
-        for values, *identified in self.table.read([self.name, *users.columns], self.progress):
-            rows.add(encoder.encode(values), *identified)
+        rows = self.collect(encoder)
+        values = rows.values()
+        chosen: NDArray[Any] = values[one_row_per_user(users, rows, values, self.missing_rules)]
+        return chosen
+
+    def collect(self, encoder: Encoder, **columns: str) -> EncodedRows:
+        """All rows that have a code, with their user ids and other ``columns``, by their roles.
+
+        DataError if there are rows without a code that are not provided for.
+        """
+        roles = (self.users.columns if self.users is not None else {}) | columns
+        rows = EncodedRows(roles)
+        for values, *others in self.table.read([self.name, *roles.values()], self.progress):
+            rows.add(encoder.encode(values), others)
         self._finish(encoder)
-        return rows.choose()
+        return rows
+
+    @property
+    def missing_rules(self) -> MissingRules:
+        """What is done about missing values in columns beside this one."""
+        return MissingRules(self._markers, self.drop_missing, self.remark)
 
     def _batches(self) -> Iterator[Any]:
         return (values for (values,) in self.table.read([self.name], self.progress))

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories
 from shuffledp.engines.distinct import MISSING, index_distinct_values
-from shuffledp.engines.encoding import Encoded
 from shuffledp.engines.row_order import order_keys
+from shuffledp.engines.rows import EncodedRows
 from shuffledp.errors import DataError, ParameterError
 from shuffledp.extras import extra
 from shuffledp.randomness import SYSTEM, RandomSource
@@ -55,9 +55,9 @@ class UserIds:
             )
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns to read beside that of the values."""
-        return (self.column,) if self.order_by is None else (self.column, self.order_by)
+    def columns(self) -> dict[str, str]:
+        """The columns to read beside that of the values, by their roles."""
+        return {"user": self.column} | ({} if self.order_by is None else {"order": self.order_by})
 
     @property
     def sentence(self) -> str:
@@ -70,79 +70,69 @@ class UserIds:
         return f"The guarantee is per user: {how}, and only that one counts."
 
 
-class UserRows:
-    """The encoded rows of all users, collected batch by batch until one of each user is chosen."""
+@dataclass(frozen=True)
+class MissingRules:
+    """What is done about missing values in columns beside that of the values."""
 
-    def __init__(
-        self,
-        users: UserIds,
-        *,
-        markers: Categories | None = None,
-        drop_missing: bool = False,
-        remark: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._users, self._markers, self._drop_missing, self._remark = users, markers, drop_missing, remark
-        self._values: list[NDArray[Any]] = []
-        self._ids: list[Any] = []
-        self._order: list[Any] = []
+    markers: Categories | None = None
+    """Strings that mean a missing value."""
+    drop: bool = False
+    """Whether rows without a value are left out."""
+    remark: Callable[[str], None] = lambda _: None
 
-    def add(self, encoded: Encoded, ids: Any, order: Any = None) -> None:
-        """Add the encoded rows of a batch; ``ids`` and ``order`` are those of all its rows."""
-        rows = None if encoded.rows is None else pa.array(encoded.rows)
-        # indices are below 2^31: half the memory
-        values = encoded.values.astype(np.int32) if encoded.values.dtype == np.int64 else encoded.values
-        self._values.append(values)
-        self._ids.append(ids if rows is None else ids.filter(rows))
-        if order is not None:
-            self._order.append(order if rows is None else order.filter(rows))
 
-    def choose(self) -> NDArray[Any]:
-        """The value of one row of each user."""
-        values = np.concatenate(self._values)
-        self._values.clear()
-        return values[self.chosen(values)]
+def one_row_per_user(
+    users: UserIds,
+    rows: EncodedRows,
+    values: NDArray[Any],
+    rules: MissingRules,
+    among: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
+    """The numbers of the chosen rows, one per user, among all rows or some of them."""
+    user_of = _user_of_each_row(users, rows, rules)
+    keys, present = _order_keys(users, rows, rules)
+    eligible = user_of != MISSING
+    for condition in (present, among):
+        eligible = eligible if condition is None else eligible & condition
+    candidates = np.flatnonzero(eligible)
+    if len(candidates) == 0:
+        raise DataError("No row has a user id, so there are no users.")
+    if users.pick == "value":
+        candidates = _first_of_each_value(user_of, values, candidates)
+    return choose_rows(user_of, candidates, keys, source=users.source)
 
-    def chosen(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """The numbers of the chosen rows, one per user, given the values of all."""
-        users = self._user_of_each_row()
-        keys, present = self._order_keys()
-        rows = np.flatnonzero(users != MISSING if present is None else (users != MISSING) & present)
-        if len(rows) == 0:
-            raise DataError("No row has a user id, so there are no users.")
-        if self._users.pick == "value":
-            rows = _first_of_each_value(users, values, rows)
-        return choose_rows(users, rows, keys, source=self._users.source)
 
-    def _user_of_each_row(self) -> NDArray[np.int32]:
-        """The index of each row's user; ``MISSING`` if it has none and such rows are left out."""
-        distinct = index_distinct_values(self._ids, f"The column of user ids ({self._users.column})", self._markers)
-        self._ids.clear()
-        if (missing := distinct.missing) and not self._users.drop_missing:
-            raise DataError(
-                f"{'1 user id is' if missing == 1 else f'{missing:,} user ids are'} missing in {self._users.column}. "
-                "Use `drop_missing_users=True` to leave these rows out.",
-                missing=missing,
-            )
-        for name in _suspicious(distinct.values):
-            self._remark(
-                f"{name!r} is counted as the id of one user; if it stands for a missing id, use `missing={(name,)}`."
-            )
-        return distinct.indices
+def _user_of_each_row(users: UserIds, rows: EncodedRows, rules: MissingRules) -> NDArray[np.int32]:
+    """The index of each row's user; ``MISSING`` if it has none and such rows are left out."""
+    distinct = index_distinct_values(rows.column("user"), f"The column of user ids ({users.column})", rules.markers)
+    if (missing := distinct.missing) and not users.drop_missing:
+        raise DataError(
+            f"{'1 user id is' if missing == 1 else f'{missing:,} user ids are'} missing in {users.column}. "
+            "Use `drop_missing_users=True` to leave these rows out.",
+            missing=missing,
+        )
+    for name in _suspicious(distinct.values):
+        rules.remark(
+            f"{name!r} is counted as the id of one user; if it stands for a missing id, use `missing={(name,)}`."
+        )
+    return distinct.indices
 
-    def _order_keys(self) -> tuple[NDArray[Any] | None, NDArray[np.bool_] | None]:
-        """The order of the rows, and which rows have a place in it; None if any row will do."""
-        name = self._users.order_by
-        if name is None:
-            return None, None
-        keys, present = order_keys(self._order, f"The column {name}", self._markers)
-        self._order.clear()
-        if (missing := int(len(present) - np.count_nonzero(present))) and not self._drop_missing:
-            raise DataError(
-                f"{'1 value is' if missing == 1 else f'{missing:,} values are'} missing in {name}, the order of rows. "
-                "Use `drop_missing=True` to leave these rows out.",
-                missing=missing,
-            )
-        return keys, present
+
+def _order_keys(
+    users: UserIds, rows: EncodedRows, rules: MissingRules
+) -> tuple[NDArray[Any] | None, NDArray[np.bool_] | None]:
+    """The order of the rows, and which rows have a place in it; None if any row will do."""
+    name = users.order_by
+    if name is None:
+        return None, None
+    keys, present = order_keys(rows.column("order"), f"The column {name}", rules.markers)
+    if (missing := int(len(present) - np.count_nonzero(present))) and not rules.drop:
+        raise DataError(
+            f"{'1 value is' if missing == 1 else f'{missing:,} values are'} missing in {name}, the order of rows. "
+            "Use `drop_missing=True` to leave these rows out.",
+            missing=missing,
+        )
+    return keys, present
 
 
 def choose_rows(

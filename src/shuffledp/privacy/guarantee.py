@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 REPLACE_ONE = "replace-one"
 REPLACE_ONE_USER = "replace-one-user"
-_REPLACED = {REPLACE_ONE: "one person's answer", REPLACE_ONE_USER: "all rows of one person"}
+WITHIN_GROUP = {
+    REPLACE_ONE: "replace-one-within-group",
+    REPLACE_ONE_USER: "replace-one-user-within-group",
+}
+"""The same for data sets in which every user is in the same group: groups and their sizes are public."""
+_REPLACED = {
+    REPLACE_ONE: "one person's answer",
+    REPLACE_ONE_USER: "all rows of one person",
+    WITHIN_GROUP[REPLACE_ONE]: "one person's answer, but not the person's group,",
+    WITHIN_GROUP[REPLACE_ONE_USER]: "all rows of one person, but not the person's group,",
+}
 _LEAST_EPSILON = 1e-290
 _NINE_DIGITS = 1e-9
 WEAK_EPSILON = 10.0
@@ -222,8 +232,14 @@ class Guarantee:
         return (
             f"Changing {_REPLACED[self.neighbours]} changes the probability of any outcome of {times} by at most a "
             f"factor of {math.exp(min(self.epsilon, LARGEST_EPSILON)):.4g} (epsilon = {self.epsilon:.4g}){exception}"
-            f"{self._condition()}"
+            f"{self._condition()}{self._public()}"
         )
+
+    def _public(self) -> str:
+        """What is public beside the number of users."""
+        if self.neighbours not in WITHIN_GROUP.values():
+            return ""
+        return " Who belongs to which group, and the number of users in each, is public."
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -236,7 +252,8 @@ class Guarantee:
             return ", even if everybody else colludes."
         if self.trust == "central":
             return ", for everyone except the party that collects the data, which sees every value."
-        condition = f", as long as {self.honest_users:,} of {self.users:,} users follow the protocol."
+        group = " of the group" if self.neighbours in WITHIN_GROUP.values() else ""
+        condition = f", as long as {self.honest_users:,} of {self.users:,} users{group} follow the protocol."
         if math.isinf(self.local_epsilon):
             return f"{condition} If the shuffler and the analyzer collude, there is no guarantee."
         return f"{condition} If the shuffler and the analyzer collude, epsilon = {self.local_epsilon:.4g} remains."

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
+from shuffledp.domain import Categories
 from shuffledp.errors import ParameterError
 from shuffledp.randomness import SYSTEM, RandomSource
 
 if TYPE_CHECKING:
+    from shuffledp.engines.groups import GroupedColumn
     from shuffledp.engines.local import Column
     from shuffledp.sessions.prepared import AnyColumn
 
@@ -50,6 +52,43 @@ def column_of(
 
     ``source`` chooses the row of each user.
     """
+    return _described(
+        values,
+        missing=missing,
+        drop_missing=drop_missing,
+        user=user,
+        pick=pick,
+        order_by=order_by,
+        drop_missing_users=drop_missing_users,
+        source=source,
+    )[0]
+
+
+def grouped_column_of(
+    values: Any, group_by: Any, private_groups: Categories | None = None, **options: Any
+) -> GroupedColumn:
+    """The values as a column of users in groups, given as ``user`` is; ``options`` are those of ``column_of``."""
+    if find_spec("pyarrow") is None and isinstance(values, (list, tuple, np.ndarray)):
+        raise ParameterError("Groups need the extra files: pip install 'shuffledp[files]'.")
+    from shuffledp.engines.groups import GroupedColumn
+
+    column, by = _described(values, group_by=group_by, **options)
+    return GroupedColumn(cast("Column", column), by, private_groups)
+
+
+def _described(
+    values: Any,
+    *,
+    missing: str | Sequence[str] = (),
+    drop_missing: bool = False,
+    user: Any = None,
+    pick: str = "row",
+    order_by: Any = None,
+    drop_missing_users: bool = False,
+    source: RandomSource = SYSTEM,
+    group_by: Any = None,
+) -> tuple[AnyColumn, str]:
+    """The column, and the name of the column of groups in its table; empty if there are none."""
     markers = (missing,) if isinstance(missing, str) else tuple(missing)
     if user is None and (pick != "row" or order_by is not None or drop_missing_users):
         raise ParameterError(
@@ -59,7 +98,7 @@ def column_of(
     if find_spec("pyarrow") is None and isinstance(values, (list, tuple, np.ndarray)):
         if user is not None:
             raise ParameterError("User ids need the extra files: pip install 'shuffledp[files]'.")
-        return _plain_column(values, markers, drop_missing=drop_missing)
+        return _plain_column(values, markers, drop_missing=drop_missing), ""
     from shuffledp.engines.local import Column
     from shuffledp.engines.table import MemoryTable
 
@@ -68,12 +107,17 @@ def column_of(
         column = values
     else:
         columns = {"values": values} | _in_memory(user=user, order_by=order_by)
+        if group_by is not None:
+            name = getattr(group_by, "name", None)  # of a series
+            name = name if isinstance(name, str) and name and name not in columns else "group"
+            columns, group_by = columns | {name: next(iter(_in_memory(group_by=group_by).values()))}, name
         column = Column(MemoryTable(columns), "values")
         user = None if user is None else "user"
         order_by = None if order_by is None else "order_by"
     column = replace(column, missing=markers or column.missing, drop_missing=drop_missing or column.drop_missing)
+    by = "" if group_by is None else _name_in(column, group_by, "group_by")
     if user is None:
-        return column
+        return column, by
     from shuffledp.engines.users import UserIds
 
     ids = UserIds(
@@ -83,7 +127,7 @@ def column_of(
         drop_missing_users,
         source,
     )
-    return replace(column, users=ids)
+    return replace(column, users=ids), by
 
 
 def _in_memory(**columns: Any) -> dict[str, Any]:

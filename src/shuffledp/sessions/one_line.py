@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Unpack, cast
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack, cast, overload
 
 from shuffledp.checks import check_confidence
 from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval
-from shuffledp.estimate import CountEstimate, HistogramEstimate, SumEstimate
+from shuffledp.estimate import CountEstimate, Estimate, GroupedEstimate, HistogramEstimate, SumEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
 from shuffledp.planning import Mean, Sum
-from shuffledp.sessions.data import DataOptions, column_of
+from shuffledp.sessions.data import DataOptions, column_of, grouped_column_of
 from shuffledp.sessions.domains import Bound, histogram_domain
+from shuffledp.sessions.groups import check_private_groups, prepare_groups, release_groups, release_private_groups
 from shuffledp.sessions.prepared import (
+    Prepared,
     check_quantiles,
     prepare_count,
     prepare_histogram,
@@ -26,9 +29,38 @@ class Options(DataOptions, ReleaseOptions, total=False):
     """Options of every one-line function."""
 
 
+@overload
 def count(
-    values: Any, *, epsilon: float, delta: float, equals: str | None = None, **options: Unpack[Options]
-) -> CountEstimate:
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    equals: str | None = ...,
+    group_by: None = None,
+    private_groups: None = None,
+    **options: Unpack[Options],
+) -> CountEstimate: ...
+@overload
+def count(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    equals: str | None = ...,
+    group_by: object,
+    private_groups: Iterable[str] | None = ...,
+    **options: Unpack[Options],
+) -> GroupedEstimate: ...
+def count(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    equals: str | None = None,
+    group_by: Any = None,
+    private_groups: Iterable[str] | None = None,
+    **options: Unpack[Options],
+) -> CountEstimate | GroupedEstimate:
     """Count privately how many users said yes, or have the value ``equals``.
 
     The release satisfies (``epsilon``, ``delta``)-differential privacy by the best protocol for this number of users.
@@ -38,17 +70,53 @@ def count(
     ``protocol``, ``trust``, ``calibration``, ``honest_fraction``, ``estimator``, ``route`` and ``source`` for
     how the question is answered, as for ``shuffledp run``.
 
+    ``group_by`` is a column of public groups, given as ``user`` is: the result has one estimate per group, and groups
+    with too few users are listed without one. With ``private_groups``, a public list of all groups, to which of them a
+    user belongs is protected, too.
+
     >>> answers = [True] * 4_000 + [False] * 6_000
     >>> low, high = sdp.count(answers, epsilon=1.0, delta=1e-6).interval(0.999999)
     >>> low <= 4_000 <= high
     True
     """
-    data, how = _split(options)
-    check_release("count", epsilon=epsilon, delta=delta, **how)
-    prepared = prepare_count(column_of(values, **data), equals=equals)
-    return cast("CountEstimate", release(prepared, epsilon=epsilon, delta=delta, **how))
+    asked = _Asked("count", values, lambda column: prepare_count(column, equals=equals), group_by, private_groups)
+    return cast("CountEstimate | GroupedEstimate", asked.answer(epsilon, delta, options))
 
 
+@overload
+def histogram(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    categories: Iterable[str] | DiscreteDomain | None = ...,
+    bins: int | Sequence[float] | None = ...,
+    by: str | None = ...,
+    lower: Bound | None = ...,
+    upper: Bound | None = ...,
+    other: str | None = ...,
+    clip: bool = ...,
+    group_by: None = None,
+    private_groups: None = None,
+    **options: Unpack[Options],
+) -> HistogramEstimate: ...
+@overload
+def histogram(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    categories: Iterable[str] | DiscreteDomain | None = ...,
+    bins: int | Sequence[float] | None = ...,
+    by: str | None = ...,
+    lower: Bound | None = ...,
+    upper: Bound | None = ...,
+    other: str | None = ...,
+    clip: bool = ...,
+    group_by: object,
+    private_groups: Iterable[str] | None = ...,
+    **options: Unpack[Options],
+) -> GroupedEstimate: ...
 def histogram(
     values: Any,
     *,
@@ -61,8 +129,10 @@ def histogram(
     upper: Bound | None = None,
     other: str | None = None,
     clip: bool = False,
+    group_by: Any = None,
+    private_groups: Iterable[str] | None = None,
     **options: Unpack[Options],
-) -> HistogramEstimate:
+) -> HistogramEstimate | GroupedEstimate:
     """Count privately how many users have each value of a public domain, which is given in one of three ways.
 
     ``categories`` lists the values. ``bins`` are the edges of bins of numbers, or their number between ``lower`` and
@@ -79,13 +149,43 @@ def histogram(
     >>> sdp.histogram([3, 17, 40, 66] * 1_000, bins=[0, 18, 65, 120], epsilon=1.0, delta=1e-6).categories
     ('[0, 18)', '[18, 65)', '[65, 120]')
     """
-    data, how = _split(options)
-    check_release("histogram", epsilon=epsilon, delta=delta, **how)
     domain = histogram_domain(categories=categories, bins=bins, by=by, lower=lower, upper=upper, other=other)
-    prepared = prepare_histogram(column_of(values, **data), domain, other=other, clip=clip)
-    return cast("HistogramEstimate", release(prepared, epsilon=epsilon, delta=delta, **how))
+
+    def prepare(column: Any) -> Prepared:
+        return prepare_histogram(column, domain, other=other, clip=clip)
+
+    asked = _Asked("histogram", values, prepare, group_by, private_groups)
+    return cast("HistogramEstimate | GroupedEstimate", asked.answer(epsilon, delta, options))
 
 
+@overload
+def sum(  # noqa: A001 - sdp.sum
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    lower: float,
+    upper: float,
+    whole: bool = ...,
+    clip: bool = ...,
+    group_by: None = None,
+    private_groups: None = None,
+    **options: Unpack[Options],
+) -> SumEstimate: ...
+@overload
+def sum(  # noqa: A001 - sdp.sum
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    lower: float,
+    upper: float,
+    whole: bool = ...,
+    clip: bool = ...,
+    group_by: object,
+    private_groups: Iterable[str] | None = ...,
+    **options: Unpack[Options],
+) -> GroupedEstimate: ...
 def sum(  # noqa: A001 - sdp.sum
     values: Any,
     *,
@@ -95,8 +195,10 @@ def sum(  # noqa: A001 - sdp.sum
     upper: float,
     whole: bool = False,
     clip: bool = False,
+    group_by: Any = None,
+    private_groups: Iterable[str] | None = None,
     **options: Unpack[Options],
-) -> SumEstimate:
+) -> SumEstimate | GroupedEstimate:
     """Estimate privately the sum of the users' numbers, each from ``lower`` to ``upper``, which are public.
 
     ``whole`` says that all numbers are integers; ``clip`` clips numbers outside the bounds, which are an error
@@ -105,9 +207,43 @@ def sum(  # noqa: A001 - sdp.sum
     >>> sdp.sum([2.5] * 10_000, lower=0, upper=10, epsilon=1.0, delta=1e-6).statistic
     'sum'
     """
-    return _numbers(Sum, values, epsilon, delta, Interval(lower, upper, whole), clip, options)
+    domain = Interval(lower, upper, whole)
+
+    def prepare(column: Any) -> Prepared:
+        return prepare_numbers(Sum, column, domain, clip=clip)
+
+    asked = _Asked("sum", values, prepare, group_by, private_groups)
+    return cast("SumEstimate | GroupedEstimate", asked.answer(epsilon, delta, options))
 
 
+@overload
+def mean(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    lower: float,
+    upper: float,
+    whole: bool = ...,
+    clip: bool = ...,
+    group_by: None = None,
+    private_groups: None = None,
+    **options: Unpack[Options],
+) -> SumEstimate: ...
+@overload
+def mean(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    lower: float,
+    upper: float,
+    whole: bool = ...,
+    clip: bool = ...,
+    group_by: object,
+    private_groups: Iterable[str] | None = ...,
+    **options: Unpack[Options],
+) -> GroupedEstimate: ...
 def mean(
     values: Any,
     *,
@@ -117,8 +253,10 @@ def mean(
     upper: float,
     whole: bool = False,
     clip: bool = False,
+    group_by: Any = None,
+    private_groups: Iterable[str] | None = None,
     **options: Unpack[Options],
-) -> SumEstimate:
+) -> SumEstimate | GroupedEstimate:
     """Estimate privately the mean of the users' numbers, each from ``lower`` to ``upper``, which are public.
 
     ``whole`` says that all numbers are integers; ``clip`` clips numbers outside the bounds, which are an error
@@ -128,9 +266,45 @@ def mean(
     >>> abs(estimate.value - 2.5) < 0.5
     True
     """
-    return _numbers(Mean, values, epsilon, delta, Interval(lower, upper, whole), clip, options)
+    domain = Interval(lower, upper, whole)
+
+    def prepare(column: Any) -> Prepared:
+        return prepare_numbers(Mean, column, domain, clip=clip)
+
+    asked = _Asked("mean", values, prepare, group_by, private_groups)
+    return cast("SumEstimate | GroupedEstimate", asked.answer(epsilon, delta, options))
 
 
+@overload
+def quantiles(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    lower: float,
+    upper: float,
+    quantiles: Sequence[float] = ...,
+    bins: int = ...,
+    clip: bool = ...,
+    group_by: None = None,
+    private_groups: None = None,
+    **options: Unpack[Options],
+) -> QuantileEstimate: ...
+@overload
+def quantiles(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    lower: float,
+    upper: float,
+    quantiles: Sequence[float] = ...,
+    bins: int = ...,
+    clip: bool = ...,
+    group_by: object,
+    private_groups: Iterable[str] | None = ...,
+    **options: Unpack[Options],
+) -> GroupedEstimate: ...
 def quantiles(
     values: Any,
     *,
@@ -141,8 +315,10 @@ def quantiles(
     quantiles: Sequence[float] = DEFAULT_QUANTILES,
     bins: int = DEFAULT_BINS,
     clip: bool = False,
+    group_by: Any = None,
+    private_groups: Iterable[str] | None = None,
     **options: Unpack[Options],
-) -> QuantileEstimate:
+) -> QuantileEstimate | GroupedEstimate:
     """Estimate privately the distribution of the users' numbers, each from ``lower`` to ``upper``, which are public.
 
     ``quantiles`` are the shares of users that are asked for; the estimate answers any other too. ``bins`` is the number
@@ -154,13 +330,13 @@ def quantiles(
     >>> 50 < estimate.median.value < 70
     True
     """
-    data, how = _split(options)
     Bins(lower, upper, bins), check_quantiles(quantiles)
-    check_release("quantiles", epsilon=epsilon, delta=delta, **how)
-    prepared = prepare_quantiles(
-        column_of(values, **data), lower=lower, upper=upper, bins=bins, quantiles=quantiles, clip=clip
-    )
-    return cast("QuantileEstimate", release(prepared, epsilon=epsilon, delta=delta, **how))
+
+    def prepare(column: Any) -> Prepared:
+        return prepare_quantiles(column, lower=lower, upper=upper, bins=bins, quantiles=quantiles, clip=clip)
+
+    asked = _Asked("quantiles", values, prepare, group_by, private_groups)
+    return cast("QuantileEstimate | GroupedEstimate", asked.answer(epsilon, delta, options))
 
 
 def variance(
@@ -192,13 +368,29 @@ def variance(
     return estimate.variance(confidence)
 
 
-def _numbers(
-    kind: type[Sum], values: Any, epsilon: float, delta: float, domain: Interval, clip: bool, options: Options
-) -> SumEstimate:
-    data, how = _split(options)
-    check_release("sum", epsilon=epsilon, delta=delta, **how)
-    prepared = prepare_numbers(kind, column_of(values, **data), domain, clip=clip)
-    return cast("SumEstimate", release(prepared, epsilon=epsilon, delta=delta, **how))
+@dataclass(frozen=True)
+class _Asked:
+    """A question about values, perhaps by group."""
+
+    statistic: str
+    values: Any
+    prepare: Callable[[Any], Prepared]
+    group_by: Any
+    private_groups: Iterable[str] | None
+
+    def answer(self, epsilon: float, delta: float, options: Options) -> Estimate | GroupedEstimate:
+        """One release, or one per public group; everything that can be refused is refused before data are read."""
+        data, how = _split(options)
+        target = {"epsilon": epsilon, "delta": delta, **how}
+        listed = check_private_groups(self.statistic, self.private_groups, self.group_by)
+        question = "sum" if self.statistic == "mean" else self.statistic if listed is None else "histogram"
+        check_release(question, **target)
+        if self.group_by is None:
+            return release(self.prepare(column_of(self.values, **data)), **target)
+        column = grouped_column_of(self.values, self.group_by, listed, **data)
+        if listed is not None:
+            return release_private_groups(column, self.prepare, **target)
+        return release_groups(prepare_groups(column, self.prepare), **target)
 
 
 def _split(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:

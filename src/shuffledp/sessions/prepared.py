@@ -16,11 +16,12 @@ from shuffledp.planning import Count, Histogram, Quantiles, Question, Sum
 from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER
 
 if TYPE_CHECKING:
+    from shuffledp.engines.groups import GroupedColumn
     from shuffledp.engines.local import Column
     from shuffledp.engines.plain import PlainColumn
     from shuffledp.estimate import Estimate
 
-    AnyColumn = Column | PlainColumn
+    AnyColumn = Column | PlainColumn | GroupedColumn
 
 MAX_QUANTILES = 99
 _PLACEHOLDER_USERS = 2

@@ -1,0 +1,226 @@
+"""Releases by group: public groups in parallel, each calibrated for its size, or private groups in one histogram."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from shuffledp.domain import Categories, DiscreteDomain, Interval
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.estimate import Estimate, HistogramEstimate
+from shuffledp.estimate.grouped import GroupedEstimate, TooFewUsers
+from shuffledp.planning import Count, Histogram, Plan, Question, plan
+from shuffledp.privacy.guarantee import WITHIN_GROUP
+from shuffledp.privacy.parallel import in_parallel
+from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.registry import find
+from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.sessions.prepared import Prepared
+from shuffledp.sessions.release import BEST, choose_protocol, release, run_prepared
+
+if TYPE_CHECKING:
+    from shuffledp.engines.groups import GroupedColumn
+    from shuffledp.engines.users import UserIds
+
+Prepare = Callable[[Any], Prepared]
+"""From a column to the prepared question about it."""
+
+GRID_RATIO = 1.05
+"""Groups are calibrated for the largest number of users of a grid of this ratio that is not above their size."""
+_RANKING_RATIO = 1.6
+"""The best protocol is chosen for numbers of users of this coarser grid."""
+_LEAST_USERS = 2
+_BITS = ("no", "yes")
+
+
+@dataclass(frozen=True)
+class PreparedGroups:
+    """A question about each of several public groups, before any noise: keep it as secret as the data."""
+
+    by: str
+    """The name of the column with the groups."""
+    groups: Mapping[str, Prepared]
+    """The question about each group, with its users and their data."""
+
+    @property
+    def users(self) -> int:
+        """The number of users of all groups, which is public."""
+        return sum(prepared.users for prepared in self.groups.values())
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The users of one group, as a column that was read already."""
+
+    data: NDArray[Any]
+    drop_missing: bool
+    users: UserIds | None
+
+    def bits(self, **_options: Any) -> NDArray[Any]:
+        return self.data
+
+    def histogram(self, _domain: DiscreteDomain, **_options: Any) -> NDArray[Any]:
+        return self.data
+
+    def positions(self, _domain: Interval, **_options: Any) -> NDArray[Any]:
+        return self.data
+
+
+def prepare_groups(column: GroupedColumn, prepare: Prepare) -> PreparedGroups:
+    """The question about the users of each group; the column is read once."""
+    prepare(column)
+    groups: dict[str, Prepared] = {}
+    for name, data in column.members.by_group():
+        prepared = prepare(_Part(data, column.drop_missing, column.users))
+        groups[name] = replace(prepared, neighbours=WITHIN_GROUP[prepared.neighbours])
+    return PreparedGroups(column.by, groups)
+
+
+def release_groups(
+    prepared: PreparedGroups,
+    *,
+    estimator: str | None = None,
+    route: str = "auto",
+    source: RandomSource = SYSTEM,
+    **target: Any,
+) -> GroupedEstimate:
+    """One release about every group that has enough users for the target; ``target`` also chooses the protocol."""
+    protocols = choose_protocols(prepared, estimator=estimator, **target)
+    results: dict[str, Estimate | TooFewUsers] = {}
+    for name, group in prepared.groups.items():
+        protocol = protocols[grid_users(group.users)]
+        if protocol is None:
+            results[name] = TooFewUsers(group.users)
+        else:
+            results[name] = run_prepared(group, protocol, estimator=estimator, route=route, source=source)
+    estimates = [result for result in results.values() if isinstance(result, Estimate)]
+    return GroupedEstimate(
+        by=prepared.by,
+        results=results,
+        guarantee=in_parallel(estimate.guarantee for estimate in estimates) if estimates else None,
+        statistic=next(iter(prepared.groups.values())).question.name,
+    )
+
+
+def choose_protocols(prepared: PreparedGroups, **target: Any) -> dict[int, Protocol | None]:
+    """A protocol for each number of users of the grid that a group needs; None if these are too few for the target.
+
+    A protocol that is calibrated for fewer users is valid for more. If the target cannot be met for some number of
+    users, smaller ones are not tried.
+    """
+    questions = {grid_users(group.users): group.question for group in prepared.groups.values()}
+    choose = _Chooser(**target)
+    protocols: dict[int, Protocol | None] = {}
+    feasible = True
+    for users in sorted(questions, reverse=True):
+        protocols[users] = choose(replace(questions[users], users=users)) if feasible else None
+        feasible = protocols[users] is not None
+    return protocols
+
+
+def grid_users(users: int) -> int:
+    """The largest number round(1.05^i) that is not above the number of users."""
+    return _grid(users, GRID_RATIO)
+
+
+def _grid(users: int, ratio: float) -> int:
+    exponent = math.floor(math.log(users) / math.log(ratio)) + 2
+    while round(ratio**exponent) > users:
+        exponent -= 1
+    return round(ratio**exponent)
+
+
+@dataclass
+class _Chooser:
+    """Chooses protocols for numbers of users; the best ones are ranked for a coarser grid, and calibrated for each."""
+
+    epsilon: float
+    delta: float
+    protocol: str = BEST
+    trust: str = "shuffled"
+    calibration: str = "tight"
+    honest_fraction: float = 1.0
+    estimator: str | None = None
+    ranked: dict[int, Plan] = field(default_factory=dict)
+
+    def __call__(self, question: Question) -> Protocol | None:
+        """The protocol for the question; None if it has too few users for the target."""
+        if question.users < _LEAST_USERS:
+            return None
+        try:
+            return self._chosen(question)
+        except (InfeasibleError, ConditionError):
+            return None
+
+    def _chosen(self, question: Question) -> Protocol:
+        coarse = _grid(question.users, _RANKING_RATIO)
+        if self.protocol == BEST and _LEAST_USERS <= coarse < question.users:
+            best = self._best(replace(question, users=coarse))
+            if best is not None and (self.estimator is None or self.estimator in best.protocol.estimators):
+                kind = find(question.question, best.protocol.name)
+                settings = question.settings() | dict(best.setting)
+                return question.answered_by(kind.calibrate(**settings, **self._target, calibration=best.calibration))
+        choice: dict[str, Any] = {"protocol": self.protocol, "trust": self.trust, "calibration": self.calibration}
+        return choose_protocol(question, **self._target, **choice, estimator=self.estimator)
+
+    @property
+    def _target(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon, "delta": self.delta, "honest_fraction": self.honest_fraction}
+
+    def _best(self, question: Question) -> Plan | None:
+        """The best plan for a number of users of the coarser grid; None if there is none."""
+        if question.users not in self.ranked:
+            try:
+                self.ranked[question.users] = plan(question, **self._target, trust=self.trust).plans[0]
+            except InfeasibleError:
+                return None
+        return self.ranked[question.users]
+
+
+def release_private_groups(column: GroupedColumn, prepare: Prepare, **target: Any) -> GroupedEstimate:
+    """One release of the number of users per listed group and value: to which group a user belongs is protected too."""
+    whole = prepare(column)
+    names = _value_names(whole.question)
+    members = column.members
+    question = Histogram(whole.users, domain_size=len(members.names) * len(names))
+    prepared = replace(whole, question=question, data=members.product_counts())
+    estimate = release(prepared, **target)
+    assert isinstance(estimate, HistogramEstimate)  # noqa: S101
+    size = len(names)
+    parts = (
+        replace(estimate.part(start, start + size), categories=names)
+        for start in range(0, len(members.names) * size, size)
+    )
+    return GroupedEstimate(
+        by=column.by,
+        statistic=whole.question.name,
+        results=dict(zip(members.names, parts, strict=True)),
+        guarantee=estimate.guarantee,
+        private=True,
+    )
+
+
+def check_private_groups(question: str, groups: Iterable[str] | None, group_by: Any) -> Categories | None:
+    """Refuse private groups that cannot be answered, before data are read; the groups as categories."""
+    if groups is None:
+        return None
+    if group_by is None:
+        raise ParameterError("Private groups need the column that holds each user's group: give `group_by=COLUMN` too.")
+    if question not in ("count", "histogram"):
+        raise ParameterError(
+            f"A {question} by private groups is not offered: its noise would have to hide how many users a group has. "
+            "Ask for a histogram of bins by private groups, or give public groups by `group_by=COLUMN` alone."
+        )
+    return Categories.of(groups)
+
+
+def _value_names(question: Question) -> tuple[str, ...]:
+    if isinstance(question, Count):
+        return _BITS
+    assert isinstance(question, Histogram)  # noqa: S101 - checked before data were read
+    assert isinstance(question.categories, Categories)  # noqa: S101
+    return question.categories.names
