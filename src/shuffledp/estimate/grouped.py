@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 RELEASED = "released"
 _SUMMARIZED = 6  # groups in a repr
+_SHOWN_NUMBERS = 4  # of a group in a repr
 _LONGEST_NAME = 40  # characters of a group in a repr
 
 
@@ -127,11 +128,17 @@ class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
     def __repr__(self) -> str:
         shown = []
         for name in list(self.results)[:_SUMMARIZED]:
-            cells = [row[-2 if self._kind is not HistogramEstimate else -3] for row in self._cells(name, 0.95)]
-            shown.append(f"{shortened(name, _LONGEST_NAME)!r}: {', '.join(cells[:4])}{', ...' * (len(cells) > 4)}")
-        more = [f"... {len(self) - _SUMMARIZED:,} more"] if len(self) > _SUMMARIZED else []
+            result = self.results[name]
+            cells = (
+                [result.status]
+                if isinstance(result, TooFewUsers)
+                else [number.text for number in result.shown()[: _SHOWN_NUMBERS + 1]]
+            )
+            more = ", ..." * (len(cells) > _SHOWN_NUMBERS)
+            shown.append(f"{shortened(name, _LONGEST_NAME)!r}: {', '.join(cells[:_SHOWN_NUMBERS])}{more}")
+        others = [f"... {len(self) - _SUMMARIZED:,} more"] if len(self) > _SUMMARIZED else []
         return (
-            f"GroupedEstimate({self.statistic} by {self.by}; {{{', '.join(shown + more)}}}; {self.users:,} users; "
+            f"GroupedEstimate({self.statistic} by {self.by}; {{{', '.join(shown + others)}}}; {self.users:,} users; "
             f"{len(self.released):,} of {len(self):,} groups released; {self._privacy()})"
         )
 
@@ -153,7 +160,7 @@ class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
             HistogramEstimate: ["category", "users", "interval", "share"],
             QuantileEstimate: ["quantile", "value", "interval"],
         }.get(self._kind or Estimate, [self.statistic, "interval"])
-        header = [self.by, "size" if self.private else "of users", *columns]
+        header = [self.by, "estimated size" if self.private else "group size", *columns]
         header[header.index("interval")] = f"{percent(confidence)} interval"
         rows = []
         for name in list(self.results)[:groups]:
@@ -277,7 +284,7 @@ class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
         return group_rows(
             rows={name: self._marks(estimate, confidence) for name, estimate in self.released.items()},
             sizes={name: estimate.users for name, estimate in self.released.items()},
-            value_title="users" if self.statistic == "count" else self.statistic,
+            value_title={"count": "users", "quantiles": "value"}.get(self.statistic, self.statistic),
             **drawn,
         )
 
@@ -305,9 +312,9 @@ class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
         if not self.secure or self.guarantee is None:
             return [*lines, self.guarantee_sentence()]
         factor = math.exp(min(self.guarantee.epsilon, 700.0))
-        public = "protected, too" if self.private else "public"
         lines.append(
             f"Differentially private in the {self.guarantee.trust} model: epsilon = {self.guarantee.epsilon:.4g} "
             f"(any outcome at most {factor:.3g} times likelier), delta = {self.guarantee.delta:.2g}."
         )
-        return [*lines, f"Who belongs to which group is {public}.", *self.caveats]
+        public = [] if self.private else ["Who belongs to which group, and the number of users in each, is public."]
+        return [*lines, *public, *(caveat for caveat in self.caveats if "too few users" not in caveat)]

@@ -8,7 +8,7 @@ from typing import Any
 from shuffledp.figures.rendering import LIGHT, Theme, load_altair, render
 from shuffledp.figures.text_extent import distinct_labels
 
-_WIDTH, _ROW_HEIGHT = 520, 30
+_WIDTH, _ROW_HEIGHT, _NUMBER_HEIGHT = 520, 30, 14
 _MAX_ROWS, _MAX_PANELS, _MAX_BARS = 40, 12, 12
 _PANEL_WIDTH, _BAR_HEIGHT, _PANELS_PER_LINE = 210, 20, 3
 _LABEL_WIDTH, _LABEL_SIZE, _SHORT_LABEL_WIDTH = 260, 12, 120  # pixels
@@ -59,8 +59,13 @@ def group_rows(
         scale=alt.Scale(range=list(theme.curves)),
         legend=alt.Legend(title="quantile") if several else None,
     )
+    if several:
+        order = [label for label, *_ in max(rows.values(), key=len)]
+        base = base.encode(yOffset=alt.YOffset("label:N", sort=order))
     spans = base.mark_rule(strokeWidth=2.5).encode(x=x("low"), x2="high:Q")
-    ends = [base.mark_tick(orient="vertical", thickness=2, size=11).encode(x=x(end)) for end in ("low", "high")]
+    ends = [
+        base.mark_tick(orient="vertical", thickness=2, size=11, opacity=1).encode(x=x(end)) for end in ("low", "high")
+    ]
     points = base.mark_point(filled=True, size=70, opacity=1).encode(x=x("value"))
     layers = [spans, *ends, points]
     if several:
@@ -69,7 +74,8 @@ def group_rows(
         styles = [theme.ink, theme.ink, theme.ink, theme.curves[0]]
         layers = [layer.encode(color=alt.value(style)) for layer, style in zip(layers, styles, strict=True)]
         layers.append(base.mark_text(dy=-11, fontSize=11, color=theme.ink).encode(x=x("value"), text="label:N"))
-    height = max(60, _ROW_HEIGHT * len(names))
+    per_row = max(len(rows[name]) for name in names) if names else 1
+    height = max(60, max(_ROW_HEIGHT, _NUMBER_HEIGHT * per_row) * len(names))
     return render(alt.layer(*layers), suffix, title, caption, width=_WIDTH, height=height, theme=theme)
 
 
