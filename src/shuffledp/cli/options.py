@@ -233,6 +233,15 @@ OrderByOption = Annotated[
 ]
 DropMissingUsersOption = Annotated[bool, typer.Option("--drop-missing-users", help="Leave out rows without a user id.")]
 
+GroupByOption = Annotated[
+    str | None,
+    typer.Option("--group-by", metavar="G", help="The column with public groups: one estimate for each."),
+]
+PrivateGroupsOption = Annotated[
+    str | None,
+    typer.Option("--private-groups", metavar="A,B", help="All groups of --group-by; membership is protected, too."),
+]
+
 TaskOption = Annotated[Path, typer.Option("--task", metavar="FILE", help="The signed task.")]
 AuthorOption = Annotated[
     Path, typer.Option("--author", metavar="KEY.pub", help="The public key of the author whom you trust.")

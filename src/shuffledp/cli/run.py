@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,7 @@ from shuffledp.cli.options import (
     EpsilonOption,
     EqualsOption,
     FileOptions,
+    GroupByOption,
     HonestFractionOption,
     JsonOption,
     LowerOption,
@@ -38,6 +39,7 @@ from shuffledp.cli.options import (
     Pick,
     PickOption,
     PlotOption,
+    PrivateGroupsOption,
     ProtocolOption,
     SeedOption,
     UpperOption,
@@ -60,16 +62,24 @@ from shuffledp.cli.screen import (
     waiting,
 )
 from shuffledp.display import percent
-from shuffledp.domain import DEFAULT_BINS, Bins, Interval
+from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval
 from shuffledp.engines.paths import data_files, files_shown
 from shuffledp.errors import OutputError, ParameterError
+from shuffledp.estimate.grouped import GroupedEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES
 from shuffledp.extras import check_extra, extra
 from shuffledp.figures import check_figure_path
 from shuffledp.output import check_writable, write_all
 from shuffledp.planning import Mean, Sum
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, RandomSource
-from shuffledp.sessions.data import column_of
+from shuffledp.sessions.data import column_of, grouped_column_of
+from shuffledp.sessions.groups import (
+    check_private_groups,
+    prepare_groups,
+    prepare_private_groups,
+    release_groups,
+    release_private_groups,
+)
 from shuffledp.sessions.prepared import (
     Prepared,
     check_quantiles,
@@ -80,10 +90,8 @@ from shuffledp.sessions.prepared import (
 )
 from shuffledp.sessions.release import check_release, release
 
-if TYPE_CHECKING:
-    from shuffledp.engines.local import Column
-
 _DEFAULT_QUANTILES = ",".join(map(str, DEFAULT_QUANTILES))
+_COLUMNS_OF_NUMBERS = 4  # of groups: name, size, number and interval
 _FORMATS = (".json", ".csv", ".parquet")
 _TABLES = "Writing a CSV or Parquet file"
 
@@ -119,6 +127,8 @@ class RunOptions(FileOptions):
     pick: PickOption = Pick.row
     order_by: OrderByOption = None
     drop_missing_users: DropMissingUsersOption = False
+    group_by: GroupByOption = None
+    private_groups: PrivateGroupsOption = None
     protocol: ProtocolOption = BEST
     calibration: CalibrationOption = Calibration.tight
     honest_fraction: HonestFractionOption = 1.0
@@ -150,9 +160,7 @@ def run_count(options: RunOptions, equals: EqualsOption = None) -> None:
     Example: shuffledp run count survey.csv --column smoker --epsilon 1 --delta 1e-6
     """
     _check_options("count", options)
-    with _column(options) as column:
-        prepared = prepare_count(column, equals=equals)
-    estimate = _estimate(prepared, options)
+    estimate = _answer(options, lambda column: prepare_count(column, equals=equals))
     subject = options.column if equals is None else f"{options.column} = {equals}"
     _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_count)
 
@@ -195,11 +203,16 @@ def run_histogram(
     _check_options("histogram", options, domain_file)
     listed = domain is not None or domain_file is not None or domain_from_data
     chosen, origin = binned_domain(bins, by, lower, upper, listed=listed), "given"
-    with _column(options) as column:
+    if chosen is None and not domain_from_data:
+        chosen, origin = choose_domain(domain, domain_file, None, other)
+
+    def prepare(column: Any) -> Prepared:
+        nonlocal chosen, origin
         if chosen is None:
-            chosen, origin = choose_domain(domain, domain_file, column.distinct if domain_from_data else None, other)
-        prepared = prepare_histogram(column, chosen, other=other, clip=clip, from_data=domain_from_data)
-    estimate = _estimate(prepared, options)
+            chosen, origin = choose_domain(domain, domain_file, column.distinct, other)
+        return prepare_histogram(column, chosen, other=other, clip=clip, from_data=domain_from_data)
+
+    estimate = _answer(options, prepare)
     result = estimate.to_json(options.confidence) | {"domain": origin}
     _deliver(estimate, result, options, options.column, _show_histogram)
 
@@ -232,10 +245,8 @@ def run_mean(options: RunOptions, bounds: BoundsOptions) -> None:
 
 def _run_numbers(kind: type[Sum], options: RunOptions, bounds: BoundsOptions) -> None:
     interval = Interval(bounds.lower, bounds.upper, bounds.whole)
-    _check_options("sum", options)
-    with _column(options) as column:
-        prepared = prepare_numbers(kind, column, interval, clip=bounds.clip)
-    estimate = _estimate(prepared, options)
+    _check_options(kind.name, options)
+    estimate = _answer(options, lambda column: prepare_numbers(kind, column, interval, clip=bounds.clip))
     subject = f"the {kind.name} of {options.column}"
     _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_number)
 
@@ -258,15 +269,19 @@ def run_quantiles(
     Bins(lower, upper, bins)
     shares = check_quantiles([number(share) for share in quantiles.split(",")])
     _check_options("quantiles", options)
-    with _column(options) as column:
-        prepared = prepare_quantiles(column, lower=lower, upper=upper, bins=bins, quantiles=shares, clip=clip)
-    estimate = _estimate(prepared, options)
+
+    def prepare(column: Any) -> Prepared:
+        return prepare_quantiles(column, lower=lower, upper=upper, bins=bins, quantiles=shares, clip=clip)
+
+    estimate = _answer(options, prepare)
     subject = f"the distribution of {options.column}"
     _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_quantiles)
 
 
-def _check_options(question: str, options: RunOptions, domain_file: Path | None = None) -> None:
+def _check_options(statistic: str, options: RunOptions, domain_file: Path | None = None) -> None:
     """Refuse what can be refused before a large file is read."""
+    private = check_private_groups(statistic, _private_groups(options), options.group_by) is not None
+    question = "histogram" if private else {"mean": "sum"}.get(statistic, statistic)
     check_release(question, **_target(options), **_choice(options))
     check_confidence(options.confidence)
     if options.out is not None:
@@ -289,13 +304,28 @@ def _check_result_path(path: Path) -> None:
         check_extra("files", _TABLES, "pyarrow")
 
 
+def _answer(options: RunOptions, prepare: Callable[[Any], Prepared]) -> Any:
+    """Read the column, choose a protocol for the question and run one round of it, or one per public group."""
+    how = {**_target(options), **_choice(options), "route": options.route, "source": _source(options)}
+    with _column(options) as column:
+        prepared: Any
+        answer: Callable[..., Any]
+        if options.group_by is None:
+            prepared, answer = prepare(column), release
+        elif options.private_groups is None:
+            prepared, answer = prepare_groups(column, prepare), release_groups
+        else:
+            prepared, answer = prepare_private_groups(column, prepare), release_private_groups
+    with waiting("Randomizing, shuffling and counting"):
+        return answer(prepared, **how)
+
+
 @contextmanager
-def _column(options: RunOptions) -> Iterator[Column]:
-    """The column of the file, with a progress bar while it is read."""
+def _column(options: RunOptions) -> Iterator[Any]:
+    """The column of the file, perhaps with groups, with a progress bar while it is read."""
     from shuffledp.engines.files import FileTable  # takes a while to load
     from shuffledp.engines.local import Column
 
-    markers = missing_markers(options.missing)
     with progress_bar(f"Reading {files_shown(data_files(options.data))}") as progress:
         column = Column(
             FileTable(options.data, options.dialect()),
@@ -303,23 +333,31 @@ def _column(options: RunOptions) -> Iterator[Column]:
             progress=progress,
             remark=lambda remark: note(as_flags(remark)),
         )
-        described = column_of(
-            column,
-            missing=markers,
-            drop_missing=options.drop_missing,
-            user=options.user_column,
-            pick=options.pick.value,
-            order_by=options.order_by,
-            drop_missing_users=options.drop_missing_users,
-            source=_source(options),
-        )
-        yield cast("Column", described)
+        rules: dict[str, Any] = {
+            "missing": missing_markers(options.missing),
+            "drop_missing": options.drop_missing,
+            "user": options.user_column,
+            "pick": options.pick.value,
+            "order_by": options.order_by,
+            "drop_missing_users": options.drop_missing_users,
+            "source": _source(options),
+        }
+        if options.group_by is None:
+            yield column_of(column, **rules)
+        else:
+            listed = _private_groups(options)
+            categories = None if listed is None else Categories.of(listed)
+            yield grouped_column_of(column, options.group_by, categories, **rules)
 
 
-def _estimate(prepared: Prepared, options: RunOptions) -> Any:
-    """Choose a protocol for the question and run one round of it."""
-    with waiting("Randomizing, shuffling and counting"):
-        return release(prepared, **_target(options), **_choice(options), route=options.route, source=_source(options))
+def _private_groups(options: RunOptions) -> list[str] | None:
+    """The listed groups."""
+    if options.private_groups is None:
+        return None
+    names = [name.strip() for name in options.private_groups.split(",")]
+    if not all(names):
+        raise ParameterError(f"--private-groups {options.private_groups!r} has an empty name between its commas.")
+    return names
 
 
 def _source(options: RunOptions) -> RandomSource:
@@ -355,13 +393,13 @@ def _deliver(
     for path in contents:
         note(f"wrote {path}")
     if not options.as_json:
-        show(estimate, options)
+        (_show_groups if isinstance(estimate, GroupedEstimate) else show)(estimate, options)
         say(estimate.guarantee_sentence())
         return
     print_json(result)
     for caveat in estimate.caveats:
         note(caveat)
-    if estimate.secure:
+    if estimate.secure and estimate.guarantee is not None:
         note_warnings(estimate.guarantee.warnings)
 
 
@@ -414,6 +452,14 @@ def _show_histogram(estimate: Any, options: RunOptions) -> None:
     say(f"{estimate.users:,} users, by {estimate.protocol}. {estimate.error_sentence()}")
     if withheld := estimate.withheld_sentence(confidence):
         say(withheld)
+
+
+def _show_groups(estimate: Any, options: RunOptions) -> None:
+    header, rows = estimate.listing(options.confidence, groups=MAX_ROWS)
+    print_table(header, rows[:MAX_ROWS], words=2 if len(header) > _COLUMNS_OF_NUMBERS else 0)
+    if len(rows) > MAX_ROWS or len(estimate) > MAX_ROWS:
+        say(f"... the first of {len(estimate):,} groups; --out FILE has all.")
+    say(f"{estimate.users:,} users, {len(estimate.released):,} of {len(estimate):,} groups released.")
 
 
 def _show_quantiles(estimate: Any, options: RunOptions) -> None:

@@ -102,9 +102,7 @@ class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
             caveats["Which group a user belongs to is protected, too; the list of groups is public."] = None
         if few := len(self.too_few):
             groups = "1 group has" if few == 1 else f"{few:,} groups have"
-            caveats[f"{groups} too few users for this target; nothing was released about them but these numbers."] = (
-                None
-            )
+            caveats[f"{groups} too few users for this target: only the number of users was released."] = None
         return tuple(caveats)
 
     def size(self, group: str, confidence: float = 0.95) -> EstimatedNumber:
@@ -164,11 +162,8 @@ class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
         header[header.index("interval")] = f"{percent(confidence)} interval"
         rows = []
         for name in list(self.results)[:groups]:
-            size = self.size(name, confidence)
-            shown = f"{size.value:,.0f}"
-            for cells in self._cells(name, confidence):
-                rows.append([name, shown, *cells])
-                name, shown = "", ""
+            size = f"{self.size(name, confidence).value:,.0f}"
+            rows += [[name, size, *cells] for cells in self._cells(name, confidence)]
         return header, rows
 
     def _cells(self, name: str, confidence: float) -> list[list[str]]:
@@ -189,8 +184,8 @@ class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
     def _repr_html_(self) -> str:
         """The estimates as notebooks show them."""
         header, rows = self.listing(groups=MAX_ROWS)
+        more = len(rows) > MAX_ROWS or len(self) > MAX_ROWS
         rows = [[cell(value) for value in row] for row in rows[:MAX_ROWS]]
-        shown = sum(bool(row[0]) for row in rows)
         warnings: tuple[str, ...] = () if self.secure else (self.guarantee_sentence(),)
         if self.secure and self.guarantee is not None:
             warnings = self.guarantee.warnings
@@ -198,7 +193,7 @@ class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
         return card(
             self._title(f"{self.statistic} by {self.by} of {self.users:,} users"),
             table(header, rows, words=(0, 2) if len(header) > 4 else (0,)),
-            note("" if shown == len(self) else f"The first of {len(self):,} groups; to_frame() has all."),
+            note(f"The first of {len(self):,} groups; to_frame() has all." if more else ""),
             *map(note, (*privacy, *self.caveats)),
             warnings=warnings,
         )

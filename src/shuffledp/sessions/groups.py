@@ -181,24 +181,39 @@ class _Chooser:
         return self.ranked[question.users]
 
 
-def release_private_groups(column: GroupedColumn, prepare: Prepare, **target: Any) -> GroupedEstimate:
-    """One release of the number of users per listed group and value: to which group a user belongs is protected too."""
+@dataclass(frozen=True)
+class PreparedPrivateGroups:
+    """A question about private groups, before any noise: one histogram of groups and values."""
+
+    by: str
+    """The name of the column with the groups."""
+    groups: tuple[str, ...]
+    values: tuple[str, ...]
+    statistic: str
+    product: Prepared
+    """The histogram over all pairs of a group and a value, group by group."""
+
+
+def prepare_private_groups(column: GroupedColumn, prepare: Prepare) -> PreparedPrivateGroups:
+    """The number of users per listed group and value."""
     whole = prepare(column)
-    names = _value_names(whole.question)
-    members = column.members
-    question = Histogram(whole.users, domain_size=len(members.names) * len(names))
-    prepared = replace(whole, question=question, data=members.product_counts())
-    estimate = release(prepared, **target)
+    values, members = _value_names(whole.question), column.members
+    question = Histogram(whole.users, domain_size=len(members.names) * len(values))
+    product = replace(whole, question=question, data=members.product_counts())
+    return PreparedPrivateGroups(column.by, members.names, values, whole.question.name, product)
+
+
+def release_private_groups(prepared: PreparedPrivateGroups, **target: Any) -> GroupedEstimate:
+    """One release about all groups: to which of them a user belongs is protected, too."""
+    estimate = release(prepared.product, **target)
     assert isinstance(estimate, HistogramEstimate)  # noqa: S101
-    size = len(names)
-    parts = (
-        replace(estimate.part(start, start + size), categories=names)
-        for start in range(0, len(members.names) * size, size)
-    )
+    size = len(prepared.values)
+    starts = range(0, len(prepared.groups) * size, size)
+    parts = (replace(estimate.part(start, start + size), categories=prepared.values) for start in starts)
     return GroupedEstimate(
-        by=column.by,
-        statistic=whole.question.name,
-        results=dict(zip(members.names, parts, strict=True)),
+        by=prepared.by,
+        statistic=prepared.statistic,
+        results=dict(zip(prepared.groups, parts, strict=True)),
         guarantee=estimate.guarantee,
         private=True,
     )

@@ -13,7 +13,13 @@ from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, Qua
 from shuffledp.planning import Mean, Sum
 from shuffledp.sessions.data import DataOptions, column_of, grouped_column_of
 from shuffledp.sessions.domains import Bound, histogram_domain
-from shuffledp.sessions.groups import check_private_groups, prepare_groups, release_groups, release_private_groups
+from shuffledp.sessions.groups import (
+    check_private_groups,
+    prepare_groups,
+    prepare_private_groups,
+    release_groups,
+    release_private_groups,
+)
 from shuffledp.sessions.prepared import (
     Prepared,
     check_quantiles,
@@ -389,7 +395,7 @@ class _Asked:
             return release(self.prepare(column_of(self.values, **data)), **target)
         column = grouped_column_of(self.values, self.group_by, listed, **data)
         if listed is not None:
-            return release_private_groups(column, self.prepare, **target)
+            return release_private_groups(prepare_private_groups(column, self.prepare), **target)
         return release_groups(prepare_groups(column, self.prepare), **target)
 
 
