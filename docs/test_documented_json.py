@@ -53,6 +53,16 @@ CASES = {
         ],
     ),
     "run-all": ("run-all", "all", [f"run-all {DOCS.parent / 'examples' / 'questions.toml'} {commute_path()} --json"]),
+    "run histogram by group": (
+        "run --group-by",
+        "histogram",
+        [f"run histogram {commute_path()} --column owns_car --domain yes,no --group-by mode --protocol cheu {TARGET}"],
+    ),
+    "run count by group": (
+        "run --group-by",
+        "count",
+        [f"run count {commute_path()} --column owns_car --group-by mode --protocol cheu {TARGET}"],
+    ),
     "account count": ("account", "count", [f"account count/balcer-cheu --users 25000 --releases 2 {TARGET}"]),
     "account histogram": ("account", "histogram", [f"account histogram/unary --users 25000 {TARGET}"]),
     "account sum": ("account", "sum", [f"account sum/split-and-mix --users 25000 {TARGET}"]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,9 @@ class GroupedColumn:
 
     It is asked as a column is, answers for the users of all groups together, and then has their ``members``.
     """
+
+    required: ClassVar[str] = "a value or a group"
+    """What a row must have to be counted."""
 
     def __init__(self, column: Column, by: str, listed: Categories | None = None) -> None:
         self._column, self.by, self.listed = column, by, listed

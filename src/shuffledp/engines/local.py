@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from shuffledp.text_values import looks_missing
 @dataclass(frozen=True)
 class Column:
     """A column of a table, one row per user; with ``users``, one row of each user is chosen."""
+
+    required: ClassVar[str] = "a value"
+    """What a row must have to be counted."""
 
     table: Table
     name: str

@@ -20,6 +20,8 @@ class PlainColumn:
 
     column: Sequence[Any] | NDArray[Any]
     drop_missing: bool = False
+    required: ClassVar[str] = "a value"
+    """What a row must have to be counted."""
     users: ClassVar[None] = None
     """There are no user ids: every row is a user."""
 

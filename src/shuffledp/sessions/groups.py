@@ -59,6 +59,7 @@ class _Part:
     data: NDArray[Any]
     drop_missing: bool
     users: UserIds | None
+    required: str
 
     def bits(self, **_options: Any) -> NDArray[Any]:
         return self.data
@@ -75,7 +76,7 @@ def prepare_groups(column: GroupedColumn, prepare: Prepare) -> PreparedGroups:
     prepare(column)
     groups: dict[str, Prepared] = {}
     for name, data in column.members.by_group():
-        prepared = prepare(_Part(data, column.drop_missing, column.users))
+        prepared = prepare(_Part(data, column.drop_missing, column.users, column.required))
         groups[name] = replace(prepared, neighbours=WITHIN_GROUP[prepared.neighbours])
     return PreparedGroups(column.by, groups)
 

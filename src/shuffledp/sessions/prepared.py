@@ -132,7 +132,9 @@ def _caveats(column: AnyColumn, *, clip: bool = False) -> tuple[str, ...]:
         if column.users.drop_missing:
             caveats.append("Rows without a user id were left out: which rows have one is not protected.")
     if column.drop_missing:
-        caveats.append("Rows without a value were left out: who has one, and the number of users, is not protected.")
+        caveats.append(
+            f"Rows without {column.required} were left out: who has one, and the number of users, is not protected."
+        )
     if clip:
         caveats.append("Values outside the bounds were clipped; the estimate is of the clipped values.")
     return tuple(caveats)
