@@ -14,7 +14,7 @@ PAGE = (DOCS / "command-line.md").read_text(encoding="utf-8")
 TARGET = "--epsilon 1 --delta 1e-8 --json"
 
 BOUNDS = "--lower 0 --upper 120"
-OPAQUE = ("parameters", "plans[].parameters", "plans[].setting", "results[].result")
+OPAQUE = ("parameters", "plans[].parameters", "plans[].setting", "results[].result", "groups[].estimate")
 """Every protocol has its own keys there; results are those of other commands."""
 
 # heading on the page, question, and commands which together print every key

@@ -38,7 +38,7 @@ class TooFewUsers:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
-    """Estimates by group: a mapping from each group to its estimate, or to ``TooFewUsers``.
+    """Estimates by group: a mapping from each group to its estimate, or to ``TooFewUsers``, as ``results`` has them.
 
     ``by`` names the column of groups, ``statistic`` says what is estimated, and ``guarantee`` holds for all groups
     together; it is None if no group has enough users. With ``private`` groups, to which group a user belongs is

@@ -146,7 +146,8 @@ def histogram(
     month-of-year, weekday or hour.
 
     ``other`` names a category for values outside the domain, and for missing ones; ``clip`` clips numbers to the nearer
-    bound. ``epsilon``, ``delta``, ``values`` and ``options`` are those of ``sdp.count``.
+    bound. ``epsilon``, ``delta``, ``values``, ``group_by``, ``private_groups`` and ``options`` are those of
+    ``sdp.count``.
 
     >>> modes = ["bus"] * 5_000 + ["bike"] * 3_000 + ["car"] * 2_000
     >>> estimate = sdp.histogram(modes, categories=["bus", "bike", "car"], epsilon=1.0, delta=1e-6)
@@ -208,7 +209,8 @@ def sum(  # noqa: A001 - sdp.sum
     """Estimate privately the sum of the users' numbers, each from ``lower`` to ``upper``, which are public.
 
     ``whole`` says that all numbers are integers; ``clip`` clips numbers outside the bounds, which are an error
-    otherwise. ``epsilon``, ``delta``, ``values`` and ``options`` are those of ``sdp.count``.
+    otherwise. ``epsilon``, ``delta``, ``values``, ``group_by`` and ``options`` are those of ``sdp.count``;
+    ``private_groups`` are refused.
 
     >>> sdp.sum([2.5] * 10_000, lower=0, upper=10, epsilon=1.0, delta=1e-6).statistic
     'sum'
@@ -266,7 +268,8 @@ def mean(
     """Estimate privately the mean of the users' numbers, each from ``lower`` to ``upper``, which are public.
 
     ``whole`` says that all numbers are integers; ``clip`` clips numbers outside the bounds, which are an error
-    otherwise. ``epsilon``, ``delta``, ``values`` and ``options`` are those of ``sdp.count``.
+    otherwise. ``epsilon``, ``delta``, ``values``, ``group_by`` and ``options`` are those of ``sdp.count``;
+    ``private_groups`` are refused.
 
     >>> estimate = sdp.mean([2.5] * 10_000, lower=0, upper=10, epsilon=1.0, delta=1e-6)
     >>> abs(estimate.value - 2.5) < 0.5
@@ -329,7 +332,7 @@ def quantiles(
 
     ``quantiles`` are the shares of users that are asked for; the estimate answers any other too. ``bins`` is the number
     of bins of equal width in which the numbers are counted. ``clip`` clips numbers outside the bounds. ``epsilon``,
-    ``delta``, ``values`` and ``options`` are those of ``sdp.count``.
+    ``delta``, ``values``, ``group_by`` and ``options`` are those of ``sdp.count``; ``private_groups`` are refused.
 
     >>> minutes = [float(minute % 120) for minute in range(12_000)]
     >>> estimate = sdp.quantiles(minutes, lower=0, upper=120, bins=120, epsilon=1.0, delta=1e-6)
