@@ -286,6 +286,8 @@ def _numbers(values: Any, missing: Categories | None, decimal: str) -> tuple[NDA
     strings = as_strings(values, missing, any_spelling=True)
     if decimal == "," and has_strings(values.type):
         strings = swap_decimal_marks(strings)
+    if not strings.null_count:
+        return _parsed(strings), np.ones(len(strings), dtype=np.bool_)
     present = strings.is_valid().to_numpy(zero_copy_only=False)
     numbers = np.full(len(strings), math.nan)
     numbers[present] = _parsed(strings.drop_null())
