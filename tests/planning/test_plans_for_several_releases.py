@@ -85,6 +85,7 @@ def test_impossible_numbers_of_releases_are_one_line(releases):
         assert "\n" not in str(failure.value)
 
 
+@pytest.mark.slow
 def test_the_least_epsilon_for_several_releases_is_larger():
     arguments = {"accuracy": 400.0, "delta": 1e-6, "trust": "central"}
     once = sdp.least_epsilon_for(QUESTION, **arguments)
