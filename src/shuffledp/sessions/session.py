@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
 from shuffledp.checks import check_confidence
 from shuffledp.domain import DEFAULT_BINS, DiscreteDomain
-from shuffledp.errors import ParameterError
+from shuffledp.errors import OutputError, ParameterError
 from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
+from shuffledp.extras import check_extra
+from shuffledp.output import check_writable, write_whole
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.flow import choose_route
 from shuffledp.protocols.protocol import Protocol
@@ -112,6 +114,7 @@ class Session:
         self._file: SessionFile | None = None
         self._table: Any = None
         self._caveats: tuple[str, ...] = ()
+        self._answers: list[tuple[Release, Estimate]] = []
         if path is not None:
             self.save(path)
 
@@ -216,6 +219,21 @@ class Session:
     def report(self) -> Report:
         """What was released, by which protocols, and the guarantee with its conditions, for a methods section."""
         return session_report(self._budget, self._caveats)
+
+    def page(self, path: str | Path, *, title: str = "Private answers", confidence: float = 0.95) -> None:
+        """Write one HTML page: every answer with its chart and table, then the report; needs the extra ``plot``.
+
+        It has the answers of this object: those before ``Session.load`` are not on file.
+        """
+        check_confidence(confidence)
+        if check_writable(path).suffix.lower() != ".html":
+            raise OutputError(f"Cannot write {path}: its name must end in .html.", path=str(path))
+        if not self._answers:
+            raise ParameterError("There are no answers for a page: ask the session something first.")
+        check_extra("plot", "A page", "jinja2")
+        from shuffledp.sessions.page import session_page
+
+        write_whole(path, session_page(title, self, self._answers, confidence))
 
     def columns(self) -> dict[str, list[Any]]:
         """The releases as named columns, one row per release."""
@@ -420,6 +438,7 @@ class Session:
             estimates.append(replace(estimate, caveats=(*estimate.caveats, *self._caveats, self._context())))
             with self._changing():
                 self._replace(self._budget.finished(index))
+                self._answers.append((self.releases[index], estimates[-1]))
         return estimates
 
     def _answer(self, values: Any, ask: Ask, options: SessionOptions) -> Estimate:
