@@ -1,4 +1,4 @@
-"""Run every command of the documentation and update its outputs, then the numbers of the catalogue.
+"""Run every command and notebook of the documentation and update outputs, then the numbers of the catalogue.
 
     python tools/refresh_docs.py [PAGE ...]
 
@@ -40,6 +40,8 @@ class Pages:
 
     def refresh(self, page: Path) -> bool:
         """Rewrite the page where it is out of date; True if it was."""
+        if page.suffix == ".ipynb":
+            return self._run_notebook(page)
         before = page.read_text(encoding="utf-8")
         after = self.console.BLOCK.sub(lambda block: f"```console\n{self._block(block[1], page)}```", before)
         if page == self.catalogue.CATALOGUE:
@@ -47,6 +49,18 @@ class Pages:
         if after != before:
             page.write_text(after, encoding="utf-8")
         return bool(after != before)
+
+    def _run_notebook(self, path: Path) -> bool:
+        """Store the outputs of a new run where their shape differs; True if it did."""
+        print(path.name, flush=True)
+        notebooks = _checks("test_notebooks")
+        notebook = notebooks.read(path)
+        with TemporaryDirectory() as directory:
+            run = notebooks.executed(notebook, directory)
+        if notebooks.shapes(run) == notebooks.shapes(notebook):
+            return False
+        notebooks.write(path, run)
+        return True
 
     def _block(self, block: str, page: Path) -> str:
         """The block, each command followed by what it prints now."""
@@ -89,7 +103,8 @@ def main(names: list[str]) -> int:
     """Refresh the named pages, or all."""
     pages = Pages()
     wanted = {Path(name).name for name in names}
-    every = [path for path in pages.console.PAGES if not names or path.name in wanted]
+    paths = [*pages.console.PAGES, *(ROOT / "docs").glob("*.ipynb")]
+    every = [path for path in paths if not names or path.name in wanted]
     changed = [page.name for page in every if pages.refresh(page)]
     print("Changed: " + (", ".join(changed) or "nothing"))
     for failure in pages.failures:
