@@ -45,6 +45,8 @@ def real(command):
 def shown_default(parameter):
     if parameter.required:
         return "required"
+    if isinstance(getattr(parameter, "show_default", None), str):
+        return f"`{parameter.show_default}`"
     if parameter.default is None or parameter.default is False:
         return ""
     return f"`{getattr(parameter.default, 'value', parameter.default)}`"

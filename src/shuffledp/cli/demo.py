@@ -23,6 +23,7 @@ from shuffledp.protocols.histogram.uniform_blanket import UniformBlanketHistogra
 
 _EPSILON = 1.0
 _DELTA = 1e-6
+_PAGE, _FIGURE = Path("shuffledp-demo.html"), Path("shuffledp-demo.png")
 _MIN_DEVICES, _MAX_DEVICES = 1000, 25_000
 
 
@@ -31,11 +32,18 @@ def demo(
         int, typer.Option("--devices", parser=integer, metavar="N", help="Number of simulated devices.")
     ] = 4000,
     page: Annotated[
-        Path, typer.Option("--page", metavar="FILE", help="Where to write the page that the analyzer publishes.")
-    ] = Path("shuffledp-demo.html"),
-    plot: Annotated[Path, typer.Option("--plot", metavar="FILE", help="Where to draw the figure.")] = Path(
-        "shuffledp-demo.png"
-    ),
+        Path | None,
+        typer.Option(
+            "--page",
+            metavar="FILE",
+            show_default=str(_PAGE),
+            help="Where to write the page that the analyzer publishes.",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", show_default=str(_FIGURE), help="Where to draw the figure."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Collect how people commute from thousands of simulated devices, through a real shuffler and analyzer.
@@ -50,6 +58,7 @@ def demo(
     from shuffledp.collection.rehearsal import Rehearsal
 
     need_packages()
+    page, plot = page or _PAGE, plot or _FIGURE
     check_figure_path(plot)
     check_writable(page)
     if not _MIN_DEVICES <= devices <= _MAX_DEVICES:
