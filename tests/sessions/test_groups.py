@@ -114,6 +114,18 @@ def test_groups_too_small_for_the_target_and_the_smallest_that_is_not():
     }
 
 
+def test_a_target_that_no_number_of_users_meets_is_an_error():
+    """The theorem of the paper needs an epsilon of at most 1, however many users there are."""
+    choice = {"protocol": "balcer-cheu", "calibration": "paper", "delta": 1e-6}
+    with pytest.raises(sdp.ShuffledpError, match="epsilon") as caught:
+        choose_protocols(prepared_sizes(100, 3_000), epsilon=5.0, **choice)
+    assert "\n" not in str(caught.value)
+    assert choose_protocols(prepared_sizes(100, 200), epsilon=0.5, **choice) == {
+        grid_users(100): None,
+        grid_users(200): None,
+    }
+
+
 def test_each_size_of_the_grid_is_calibrated_once(monkeypatch):
     calibrated = []
     original = sdp.BalcerCheuCount.for_target.__func__
@@ -313,3 +325,13 @@ def test_figures_of_many_groups_draw_the_largest():
     assert "The 40 largest of 60 groups." in drawing
     assert ">g59<" in drawing
     assert ">g5<" not in drawing
+
+
+@pytest.mark.slow
+def test_ten_thousand_groups():
+    sizes = (np.random.default_rng(4).pareto(1.0, 10_000) * 30 + 1).astype(int)
+    estimate = sdp.count(np.ones(sizes.sum(), dtype=bool), group_by=np.repeat(np.arange(10_000), sizes), **TARGET)
+    assert (len(estimate), estimate.users) == (10_000, sizes.sum())
+    assert list(estimate.too_few.values()).count(1) == (sizes == 1).sum()
+    assert all(abs(each.value - each.users) < 60 for each in estimate.released.values())
+    assert len(estimate.to_frame()) == 10_000

@@ -33,7 +33,7 @@ GRID_RATIO = 1.05
 """Groups are calibrated for the largest number of users of a grid of this ratio that is not above their size."""
 _RANKING_RATIO = 1.6
 """The best protocol is chosen for numbers of users of this coarser grid."""
-_LEAST_USERS = 2
+_LEAST_USERS, _VERY_MANY_USERS = 2, 10_000_000
 _BITS = ("no", "yes")
 
 
@@ -110,17 +110,28 @@ def release_groups(
 def choose_protocols(prepared: PreparedGroups, **target: Any) -> dict[int, Protocol | None]:
     """A protocol for each number of users of the grid that a group needs; None if these are too few for the target.
 
-    A protocol that is calibrated for fewer users is valid for more. If the target cannot be met for some number of
-    users, smaller ones are not tried.
+    A protocol that is calibrated for fewer users is valid for more. If some number of users is too small for the
+    target, smaller ones are not tried. A target that no number of users meets is an error.
     """
     questions = {grid_users(group.users): group.question for group in prepared.groups.values()}
-    choose = _Chooser(**target)
-    protocols: dict[int, Protocol | None] = {}
-    feasible = True
+    protocols: dict[int, Protocol | None] = dict.fromkeys(questions)
+    choose, feasible = _Chooser(**target), False
     for users in sorted(questions, reverse=True):
-        protocols[users] = choose(replace(questions[users], users=users)) if feasible else None
-        feasible = protocols[users] is not None
+        question = replace(questions[users], users=users)
+        try:
+            if users >= _LEAST_USERS:
+                protocols[users] = choose(question)
+                feasible = True
+        except (InfeasibleError, ConditionError):
+            if not feasible:
+                _check_more_users_help(choose, question)
+            break
     return protocols
+
+
+def _check_more_users_help(choose: _Chooser, question: Question) -> None:
+    """Raise the error of a target that even very many users do not meet."""
+    choose(replace(question, users=_VERY_MANY_USERS))
 
 
 def grid_users(users: int) -> int:
@@ -148,16 +159,8 @@ class _Chooser:
     estimator: str | None = None
     ranked: dict[int, Plan] = field(default_factory=dict)
 
-    def __call__(self, question: Question) -> Protocol | None:
-        """The protocol for the question; None if it has too few users for the target."""
-        if question.users < _LEAST_USERS:
-            return None
-        try:
-            return self._chosen(question)
-        except (InfeasibleError, ConditionError):
-            return None
-
-    def _chosen(self, question: Question) -> Protocol:
+    def __call__(self, question: Question) -> Protocol:
+        """The protocol for the question; InfeasibleError or ConditionError if its users are too few for the target."""
         coarse = _grid(question.users, _RANKING_RATIO)
         if self.protocol == BEST and _LEAST_USERS <= coarse < question.users:
             best = self._best(replace(question, users=coarse))
