@@ -1,9 +1,13 @@
 """Every Python block of the README and of these pages runs; the blocks of one page share their names.
 
+If a text block follows directly, it is what the Python block prints, up to numbers and spaces.
 A page is one test, so that tests may be spread over several processes.
 """
 
+import re
+from contextlib import redirect_stdout
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -18,11 +22,20 @@ PAGES = sorted(
 )
 PLANNING = "planning.md"
 SYBIL = Sybil(parsers=[PythonCodeBlockParser()], pattern="*.md")
+PRINTED = re.compile(r"\n*```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?%?")
 
 
 def _run(page):
     for example in SYBIL.parse(page).examples():
-        example.evaluate()
+        with redirect_stdout(StringIO()) as printed:
+            example.evaluate()
+        if shown := PRINTED.match(example.document.text, example.region.end):
+            assert _shape(shown[1]) == _shape(printed.getvalue()), f"{page.name}, below line {example.line}"
+
+
+def _shape(text):
+    return " ".join(NUMBER.sub("0", text).split())
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != PLANNING], ids=lambda page: page.name)
@@ -43,6 +56,19 @@ def test_blocks_of_planning_run(every, tmp_path, monkeypatch):
 
         monkeypatch.setattr(longest, "for_target", refused)
     _run(DOCS / PLANNING)
+
+
+@pytest.mark.parametrize(
+    ("shown", "same"), [("1.5 of 1,000\nusers", True), ("1 of 1,000 persons", False), ("1 of 2 users and 3", False)]
+)
+def test_what_a_block_prints_is_compared(shown, same, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"```python\nprint('7 of 9,999 users')\n```\n\n```text\n{shown}\n```\n")
+    if same:
+        _run(page)
+        return
+    with pytest.raises(AssertionError, match=re.escape("page.md, below line 1")):
+        _run(page)
 
 
 def test_a_wrong_block_is_noticed(tmp_path):
