@@ -296,6 +296,16 @@ def test_numbers_by_private_groups_are_refused(question):
         getattr(sdp, question)([1.0], group_by=["a"], private_groups=["a"], lower=0, upper=2, **TARGET)
 
 
+@pytest.mark.parametrize("option", [{"group_by": ["a"] * 4}, {"private_groups": ["a"]}])
+def test_variances_and_sessions_refuse_groups_before_anything_is_drawn(option):
+    session = sdp.Session(users=4, releases=1, **TARGET)
+    with pytest.raises(TypeError, match=f"no option '{next(iter(option))}'"):
+        session.count([True] * 4, **option)
+    assert session.releases == ()
+    with pytest.raises(TypeError, match=f"no option '{next(iter(option))}'"):
+        sdp.variance([1.0] * 4, lower=0, upper=2, **option, **TARGET)
+
+
 def test_too_many_groups_are_refused(monkeypatch):
     monkeypatch.setattr("shuffledp.engines.groups.MAX_GROUPS", 3)
     with pytest.raises(sdp.DataError, match="group has 4 groups; there may be at most 3"):

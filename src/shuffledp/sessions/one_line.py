@@ -371,6 +371,7 @@ def variance(
     True
     """
     check_confidence(confidence)
+    _split(options)  # refuses groups, which `quantiles` would take
     estimate = quantiles(
         values, epsilon=epsilon, delta=delta, lower=lower, upper=upper, bins=bins, clip=clip, **options
     )
