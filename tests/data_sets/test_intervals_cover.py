@@ -155,3 +155,40 @@ def test_dates_of_flights(flights):
     check_dates(flights["time_hour"], "month", months, lower="2013-01-01", upper="2014-01-01")
     days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
     check_dates(flights["time_hour"], "weekday", days)
+
+
+def grouped_intervals(estimates, confidence):
+    return [estimate.interval(confidence) for estimate in estimates.values()]
+
+
+def test_means_by_group(penguins):
+    known = penguins.dropna(subset=["body_mass_g"])
+    truth = known.groupby("species")["body_mass_g"].mean().to_numpy()
+    options = {"lower": 2500, "upper": 6500, "group_by": known["species"], **TARGET}
+    check(lambda: sdp.mean(known["body_mass_g"], **options), grouped_intervals, truth)
+
+
+@pytest.mark.slow
+def test_counts_by_group(titanic, adult):
+    for data, column, equals, group in ((titanic, "survived", "1", "class"), (adult, "income", ">50K", "education")):
+        truth = (data[column].astype(str) == equals).groupby(data[group]).sum()
+        estimates = sdp.count(data[column], equals=equals, group_by=data[group], **TARGET)
+        released = [name for name, estimate in estimates.items() if estimate is not None]
+        assert len(released) >= 4
+
+        def draw(data=data, column=column, equals=equals, group=group, released=released):
+            estimates = sdp.count(data[column], equals=equals, group_by=data[group], **TARGET)
+            return {name: estimates[name] for name in released}
+
+        check(draw, grouped_intervals, truth[released].to_numpy())
+
+
+@pytest.mark.slow
+def test_one_row_of_each_aircraft(flights):
+    """The last flight of each of 4,043 aircraft, whose carrier does not depend on the choice among equal times."""
+    known = flights.dropna(subset=["tailnum"])
+    last = known.sort_values("time_hour").groupby("tailnum").tail(1)
+    carriers = sorted(flights["carrier"].unique())
+    truth = [int((last["carrier"] == carrier).sum()) for carrier in carriers]
+    options = {"categories": carriers, "user": known["tailnum"], "pick": "latest", "order_by": known["time_hour"]}
+    check(lambda: sdp.histogram(known["carrier"], **options, **TARGET), interval, truth)

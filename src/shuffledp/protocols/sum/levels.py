@@ -21,6 +21,7 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.single_message import one_message_each, single_message_pmf
 from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.sum.noise_tails import exact_radius
 from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.randomness import SYSTEM, RandomSource, round_randomly, sum_rounded_randomly
 
@@ -188,7 +189,7 @@ class RoundedNoise:
         return estimate - radius, estimate + radius
 
     def radius(self, risk: float, largest_truth: float) -> float:  # noqa: ARG002
-        """The least of several Chernoff bounds and, for discrete Laplace noise, of a bound from its exact tail.
+        """The least of several Chernoff bounds and of a bound from the exact tail of the noise.
 
         Rounding multiplies the expectation of e^(s error) by at most e^(s^2 / 8) per user (Hoeffding). For discrete
         Laplace noise N, Pr[N >= x] <= a^x / (1 + a) for every real x, so the tail may be averaged over the rounding.
@@ -200,7 +201,10 @@ class RoundedNoise:
             exponents.append((slope, math.log(2 / risk) + self.shape * moments))
         if self.shape == 1:
             exponents.append((self.decay, math.log(2 / (1 + math.exp(-self.decay)) / risk)))
-        return min((needed + slope**2 * self.rounded_users / 8) / slope for slope, needed in exponents) / self.levels
+        radius = min((needed + slope**2 * self.rounded_users / 8) / slope for slope, needed in exponents)
+        if self.shape != 1:
+            radius = min(radius, exact_radius(self.decay, self.shape, self.rounded_users, risk))
+        return radius / self.levels
 
 
 class CentralLevels(SumProtocol):
