@@ -386,18 +386,19 @@ def zip_bytes():
     return file.getvalue()
 
 
-STANDARD_INPUT = [
-    b"m\na\nb\n",
-    gzip.compress(b"m\na\nb\n"),
-    lzma.compress(b"m\na\nb\n"),
-    b'{"m": "a"}\n{"m": "b"}',
-    parquet_bytes(),
-    zip_bytes(),
-    gzip.compress(parquet_bytes()),
-]
+STANDARD_INPUT = {
+    "csv": b"m\na\nb\n",
+    "csv.gz": gzip.compress(b"m\na\nb\n"),
+    "csv.xz": lzma.compress(b"m\na\nb\n"),
+    "json": b'{"m": "a"}\n{"m": "b"}',
+    "parquet": parquet_bytes(),
+    "zip": zip_bytes(),
+    "parquet.gz": gzip.compress(parquet_bytes()),
+}
 
 
-@pytest.mark.parametrize("content", STANDARD_INPUT)
+# ids, because compressed bytes contain the time: workers would name the tests differently
+@pytest.mark.parametrize("content", STANDARD_INPUT.values(), ids=STANDARD_INPUT)
 def test_standard_input_is_read_once(stdin, content):
     stdin(content)
     table = read_files("-")
