@@ -282,3 +282,39 @@ def test_the_documented_file_is_the_example():
     page = (root / "docs" / "command-line.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert block == (root / "examples" / "questions.toml").read_text()
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_users_with_several_rows(complete, survey, tmp_path, shuffledp):
+    """One row of each user counts per question; with ``complete``, one of the rows that have all values."""
+    rows = survey.read_text().splitlines()
+    rows = [rows[0] + ",id", *(f"{row},{number // 2}" for number, row in enumerate(rows[1:]))]
+    rows += [f"bus,yes,{'' if complete else 9},{number}" for number in (3, ROWS)]
+    survey.write_text("\n".join(rows) + "\n")
+    questions = tmp_path / "questions.toml"
+    settings = f'delta = 1e-6\nuser = "id"\ncomplete = {str(complete).lower()}\n'
+    questions.write_text(QUESTIONS.replace("delta = 1e-6\n", settings, 1))
+    document = shuffledp("run-all", questions, survey, "--json").json
+    users = ROWS // 2 + (not complete)
+    assert (document["users"], document["spent"]["neighbours"]) == (users, "replace-one-user")
+    assert {answer["result"]["users"] for answer in document["results"]} == {users}
+    assert "one row of each user was chosen" in document["results"][0]["result"]["caveats"][0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ('pick = "row"', "pick needs the column of user ids too"),
+        ('user = "id"\npick = "first"', "There is no pick 'first'"),
+        ('user = "id"\npick = "latest"', "needs the column that says when it was"),
+        ("user = 3", "user must be a string"),
+        ('user = "nobody"', "no column 'nobody'"),
+        ('user = "mode"\ncomplete = true', "mode is the column of user ids"),
+    ],
+)
+def test_bad_users_are_one_line(keys, reason, survey, tmp_path, shuffledp):
+    questions = tmp_path / "questions.toml"
+    questions.write_text(QUESTIONS.replace("delta = 1e-6\n", f"delta = 1e-6\n{keys}\n", 1))
+    result = shuffledp("run-all", questions, survey)
+    assert result.status in (1, 2)
+    assert reason in result.error

@@ -112,3 +112,60 @@ def test_a_session_about_users_with_several_rows():
     with pytest.raises(sdp.ParameterError, match=r"about 2,000 users, .* has 4,000 values"):
         session.count([True] * 4_000)
     assert len(session.releases) == 1
+
+
+def visits(rows=6_000, users=2_000):
+    """Three rows per user; the minutes of a user's first row are missing, and one user has no complete row."""
+    ids = [f"u{row % users}" for row in range(rows)]
+    minutes = [None if row < users or row % users == 7 else float(row // users * 20) for row in range(rows)]
+    return {"id": ids, "minutes": minutes, "mode": ["bus"] * rows, "day": [row // users for row in range(rows)]}
+
+
+def test_a_session_of_a_table_with_several_rows_per_user():
+    """The users are those with a complete row; the latest of these counts in every question."""
+    columns = ["minutes", "mode"]
+    session = sdp.Session.of(
+        visits(), columns=columns, user="id", pick="latest", order_by="day", epsilon=4.0, delta=1e-6, releases=2
+    )
+    assert session.users == 1_999
+    exact = {"protocol": "discrete-laplace"}
+    session = sdp.Session.of(
+        visits(),
+        columns=columns,
+        user="id",
+        pick="latest",
+        order_by="day",
+        epsilon=20.0,
+        delta=1e-6,
+        releases=2,
+        trust="central",
+    )
+    assert session.mean("minutes", lower=0, upper=60, **exact).value == pytest.approx(40, abs=0.1)
+    estimate = session.histogram("mode", categories=["bus", "car"], **exact)
+    assert estimate.users == 1_999
+    assert session.spent.neighbours == "replace-one-user"
+    assert "all of whose rows are replaced" in str(session.report())
+    assert any("with a row that has a value in each of minutes, mode, day" in caveat for caveat in estimate.caveats)
+
+
+def test_missing_ids_of_a_session_are_an_error_unless_they_are_dropped():
+    table = visits() | {"id": [None, *visits()["id"][1:]], "minutes": [1.0] * 6_000}
+    options = {"columns": ["minutes"], "user": "id", "epsilon": 1.0, "delta": 1e-6}
+    with pytest.raises(sdp.DataError, match="1 user id is missing in id"):
+        sdp.Session.of(table, **options)
+    assert sdp.Session.of(table, drop_missing_users=True, **options).users == 2_000
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"pick": "first"}, "no pick 'first'"),
+        ({"pick": "latest"}, "give `order_by=COLUMN`"),
+        ({"columns": ["id"]}, "id is the column of user ids"),
+        ({"user": "name"}, "The table has no column 'name'"),
+    ],
+)
+def test_bad_users_of_a_session_are_one_line(options, words):
+    with pytest.raises(sdp.ShuffledpError, match=words) as caught:
+        sdp.Session.of(visits(), **({"columns": ["mode"], "user": "id", "epsilon": 1.0, "delta": 1e-6} | options))
+    assert "\n" not in str(caught.value)

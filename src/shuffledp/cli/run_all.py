@@ -66,6 +66,7 @@ def run_all(
         epsilon = 1.0
         delta = 1e-6
         complete = true      # users: the rows with a value in every column below
+        # user = "id"        # if users have several rows: the column of their ids
 
         [[question]]
         kind = "histogram"
@@ -88,6 +89,8 @@ def run_all(
     source = SYSTEM if insecure_seed is None else InsecureSeededRandomness(insecure_seed)
     session, table = _open(questions, data, dialect, session_file)
     common: dict[str, Any] = {"missing": questions.missing, "source": source}
+    if questions.rows_of_users is not None:
+        common |= questions.rows_of_users.options()
     asked = [
         session.prepare(table[each.column], each.ask, cast("SessionOptions", each.options | common))
         for each in questions.questions
@@ -130,9 +133,15 @@ def _open(
     from shuffledp.sessions.session import Session
 
     table: Table = FileTable(data, dialect)
+    rows_of_users, missing = questions.rows_of_users, questions.missing
+    user = None if rows_of_users is None else rows_of_users.user
     with progress_bar(f"Reading {files_shown(data_files(data))}") as progress:
         if questions.complete:
-            table = complete(table, questions.columns, missing=questions.missing, progress=progress)
+            columns = questions.columns if rows_of_users is None else rows_of_users.with_order(questions.columns)
+            table = complete(table, columns, missing=missing, user=user, progress=progress)
+        if rows_of_users is not None:
+            users = rows_of_users.count_users(table, missing)
+        elif isinstance(table, CompleteTable):
             users = len(table)
         else:
             users = sum(len(arrays[0]) for arrays in table.read(questions.columns, progress))

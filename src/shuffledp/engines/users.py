@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Categories
 from shuffledp.engines.distinct import MISSING, index_distinct_values
+from shuffledp.engines.encoding import Encoded
 from shuffledp.engines.row_order import order_keys
 from shuffledp.engines.rows import EncodedRows
 from shuffledp.errors import DataError, ParameterError
@@ -26,6 +27,9 @@ from shuffledp.text_values import looks_missing
 with extra("files", "Reading a table"):
     import pyarrow as pa
     import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from shuffledp.engines.table import Table
 
 PICKS = ("row", "value", "latest")
 _LONGEST_MARKER = 5
@@ -79,6 +83,18 @@ class MissingRules:
     drop: bool = False
     """Whether rows without a value are left out."""
     remark: Callable[[str], None] = lambda _: None
+
+
+def count_users(table: Table, users: UserIds, markers: Categories | None = None) -> int:
+    """The number of distinct users of a table; missing ids are an error unless they are left out."""
+    rows = EncodedRows(["user"])
+    for (ids,) in table.read([users.column]):
+        rows.add(Encoded(np.zeros(len(ids), dtype=np.int32)), [ids])
+    user_of = _user_of_each_row(users, rows, MissingRules(markers))
+    number = len(np.unique(user_of[user_of != MISSING]))
+    if number == 0:
+        raise DataError("No row has a user id, so there are no users.")
+    return number
 
 
 def one_row_per_user(

@@ -19,7 +19,7 @@ from shuffledp.errors import BudgetError, ParameterError
 from shuffledp.planning import Limits
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, followed_by
 from shuffledp.privacy.divergence import as_delta
-from shuffledp.privacy.guarantee import REPLACE_ONE, Guarantee, PrivacyCurve, least_epsilon
+from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER, Guarantee, PrivacyCurve, least_epsilon
 from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.protocol import Protocol
 
@@ -27,6 +27,7 @@ MAX_RELEASES = 256
 """Maximum number of releases of a session."""
 
 _ROUNDING = 1e-9  # of shares, so that ten shares of 0.1 are all of it
+_NEIGHBOURS = (REPLACE_ONE, REPLACE_ONE_USER)  # who has one row is covered by the second, too
 _TRUST_ORDER = ("local", "shuffled", "central")
 
 
@@ -51,11 +52,13 @@ class Release:
     secure: bool = True
     """False if the noise came from a seed: then there is no privacy."""
     finished: bool = False
+    neighbours: str = REPLACE_ONE
+    """Which data sets the guarantee compares: those that differ in the only row of a user, or in all of them."""
 
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of this release alone."""
-        return self.protocol.guarantee
+        return replace(self.protocol.guarantee, neighbours=self.neighbours)
 
 
 @dataclass(frozen=True)
@@ -170,9 +173,7 @@ class Budget:
 
     def would_spend(self, protocol: Protocol) -> Guarantee:
         """The guarantee of all releases and one more, by this protocol."""
-        self._check(protocol)
-        guarantees = (*(release.guarantee for release in self.releases), protocol.guarantee)
-        return self._guarantee(self._curve_with(protocol), guarantees)
+        return self._with(protocol, protocol.guarantee)
 
     def allow(
         self, *, share: float | None = None, epsilon: float | None = None, delta: float | None = None
@@ -194,7 +195,7 @@ class Budget:
 
     def with_release(self, release: Release) -> Self:
         """The budget after this release, which is refused if it does not fit."""
-        would = self.would_spend(release.protocol)
+        would = self._with(release.protocol, release.guarantee)
         if not self._fits(would):
             raise BudgetError(self._excess(would), spent=would.epsilon, epsilon=self.epsilon, delta=self.delta)
         if not (math.isfinite(release.limit) and self.limit <= release.limit <= self.epsilon):
@@ -215,6 +216,12 @@ class Budget:
         if self.adaptive or (allowance.own is None and allowance.releases == 1):
             return allowance.limit
         return min(max(self.limit, self.would_spend(protocol).epsilon), self.epsilon)
+
+    def _with(self, protocol: Protocol, guarantee: Guarantee) -> Guarantee:
+        """The guarantee of all releases and one more, by this protocol with this guarantee."""
+        self._check(protocol)
+        guarantees = (*(release.guarantee for release in self.releases), guarantee)
+        return self._guarantee(self._curve_with(guarantee), guarantees)
 
     def _check(self, protocol: Protocol) -> None:
         """Reject a protocol whose guarantee is not about the users of this budget, or needs more trust."""
@@ -241,12 +248,11 @@ class Budget:
                 honest_fraction=protocol.target.honest_fraction,
             )
 
-    def _curve_with(self, protocol: Protocol) -> PrivacyCurve:
+    def _curve_with(self, more: Guarantee) -> PrivacyCurve:
         if self.adaptive:
             epsilon, delta = self._added(*self.releases)
-            more = protocol.guarantee
             return AddedPairs(float(epsilon + Fraction(more.epsilon)), float(delta + Fraction(more.delta)))
-        return followed_by(self.curve, protocol.guarantee.curve) if self.releases else protocol.guarantee.curve
+        return followed_by(self.curve, more.curve) if self.releases else more.curve
 
     def _added(self, *releases: Release) -> tuple[Fraction, Fraction]:
         """The sums of the epsilons and of the deltas, exactly."""
@@ -274,6 +280,7 @@ class Budget:
             theorem=self._theorem(guarantees),
             local_epsilon=math.fsum(guarantee.local_epsilon for guarantee in guarantees),
             trust=max((guarantee.trust for guarantee in guarantees), key=_TRUST_ORDER.index),
+            neighbours=max((guarantee.neighbours for guarantee in guarantees), key=_NEIGHBOURS.index),
             releases=len(guarantees),
         )
 

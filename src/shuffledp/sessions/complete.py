@@ -17,21 +17,28 @@ with extra("files", "sdp.complete()"):
 
 
 class CompleteTable(MemoryTable):
-    """The rows of a table that have a value in every one of some columns: ``rows``, ``rows_left_out``, ``columns``."""
+    """The rows of a table that have a value in every one of some columns: ``rows``, ``rows_left_out``, ``columns``.
 
-    def __init__(self, columns: Mapping[str, Any], rows_left_out: int, decimal: str = ".") -> None:
+    ``user`` names a further column, of user ids, if users may have several rows.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, Any], rows_left_out: int, decimal: str = ".", user: str | None = None
+    ) -> None:
         super().__init__(columns)
         self._decimal = decimal
-        self.columns = tuple(columns)
+        self.user = user
+        self.columns = tuple(name for name in columns if name != user)
         self.rows = len(next(iter(columns.values())))
         self.rows_left_out = rows_left_out
 
     @property
     def caveat(self) -> str:
         """What the guarantee of a question about these rows does not cover."""
+        who = "who have" if self.user is None else "with a row that has"
         return (
-            f"The users are those who have a value in each of {', '.join(self.columns)}: who they are, and their "
-            "number, is not protected."
+            f"The users are those {who} a value in each of {', '.join(self.columns)}: who they are, and their number, "
+            "is not protected."
         )
 
     @property
@@ -44,9 +51,16 @@ class CompleteTable(MemoryTable):
 
 
 def complete(
-    table: Any, columns: Sequence[str], *, missing: str | Sequence[str] = (), progress: Progress = lambda _: None
+    table: Any,
+    columns: Sequence[str],
+    *,
+    missing: str | Sequence[str] = (),
+    user: str | None = None,
+    progress: Progress = lambda _: None,
 ) -> CompleteTable:
     """The rows of a ``table`` that have a value in each of the ``columns``, in memory; one row is one user.
+
+    If users may have several rows, ``user`` names the column of their ids, which the result has too.
 
     ``table`` is a data frame of pandas or polars, an Arrow table, a dictionary of columns, or ``sdp.read_files``;
     ``missing`` lists strings that mean a missing value, besides null, NaN and an empty string. ``len()`` of the result
@@ -59,7 +73,10 @@ def complete(
     """
     if isinstance(columns, str) or not columns:
         raise ParameterError("Give the columns as a list of their names, at least one.")
-    names = list(dict.fromkeys(columns))
+    required = list(dict.fromkeys(columns))
+    if user is not None and user in required:
+        raise ParameterError(f"{user} is the column of user ids; it cannot be asked about.")
+    names = required if user is None else [*required, user]
     markers = Categories.of([missing] if isinstance(missing, str) else missing) if missing else None
     batches: list[list[Any]] = [[] for _ in names]
     rows = 0
@@ -67,7 +84,7 @@ def complete(
     for arrays in source.read(names, progress):
         rows += len(arrays[0])
         has_all = _has_value(arrays[0], markers)
-        for array in arrays[1:]:
+        for array in arrays[1 : len(required)]:
             has_all = pc.and_(has_all, _has_value(array, markers))
         for index, array in enumerate(arrays):
             batches[index].append(array.filter(has_all))
@@ -76,8 +93,8 @@ def complete(
     chosen = {name: _joined(parts, source.decimal) for name, parts in zip(names, batches, strict=True)}
     left = len(chosen[names[0]])
     if not left:
-        raise DataError(f"No row has a value in each of {', '.join(names)}.")
-    return CompleteTable(chosen, rows - left, source.decimal)
+        raise DataError(f"No row has a value in each of {', '.join(required)}.")
+    return CompleteTable(chosen, rows - left, source.decimal, user)
 
 
 def _table(table: Any, names: Sequence[str]) -> Table:

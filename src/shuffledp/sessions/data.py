@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
@@ -16,6 +16,8 @@ from shuffledp.randomness import SYSTEM, RandomSource
 if TYPE_CHECKING:
     from shuffledp.engines.groups import GroupedColumn
     from shuffledp.engines.local import Column
+    from shuffledp.engines.table import Table
+    from shuffledp.engines.users import UserIds
     from shuffledp.sessions.prepared import AnyColumn
 
 
@@ -35,6 +37,40 @@ class DataOptions(TypedDict, total=False):
     """The column that says when a row was, given as ``user`` is."""
     drop_missing_users: bool
     """Whether rows without a user id are left out; otherwise they are an error."""
+
+
+@dataclass(frozen=True)
+class RowsOfUsers:
+    """Which row of a user counts in each question about a table with several rows per user; see ``DataOptions``."""
+
+    user: str
+    pick: str = "row"
+    order_by: str | None = None
+    drop_missing_users: bool = False
+
+    def __post_init__(self) -> None:
+        self._ids  # noqa: B018 - checks what is given
+
+    @property
+    def _ids(self) -> UserIds:
+        from shuffledp.engines.users import UserIds
+
+        return UserIds(self.user, self.pick, self.order_by, self.drop_missing_users)
+
+    def options(self) -> dict[str, Any]:
+        """The same as options of a question."""
+        return asdict(self)
+
+    def with_order(self, columns: Sequence[str]) -> list[str]:
+        """These columns, and that by which the latest row is chosen."""
+        return [*columns] if self.order_by is None else [*columns, self.order_by]
+
+    def count_users(self, table: Table, missing: str | Sequence[str] = ()) -> int:
+        """The number of distinct users of the table."""
+        from shuffledp.engines.users import count_users
+
+        markers = (missing,) if isinstance(missing, str) else tuple(missing)
+        return count_users(table, self._ids, Categories.of(markers) if markers else None)
 
 
 def column_of(

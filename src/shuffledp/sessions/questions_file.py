@@ -12,6 +12,7 @@ from typing import Any
 from shuffledp.errors import BudgetError, DataError, ParameterError, ShuffledpError
 from shuffledp.sessions.asking import ASKS, Ask
 from shuffledp.sessions.budget import MAX_RELEASES, Budget
+from shuffledp.sessions.data import RowsOfUsers
 from shuffledp.sessions.saved import check_label
 
 MAX_QUESTIONS_BYTES = 1 << 24
@@ -22,10 +23,15 @@ _SESSION = {
     "title": "string",
     "complete": "boolean",
     "missing": "list of strings",
+    "user": "string",
+    "pick": "string",
+    "order_by": "string",
+    "drop_missing_users": "boolean",
     "trust": "string",
     "honest_fraction": "number",
     "adaptive": "boolean",
 }
+_ROWS_OF_USERS = ("user", "pick", "order_by", "drop_missing_users")
 _EVERY_QUESTION = {
     "kind": "string",
     "column": "string",
@@ -82,6 +88,8 @@ class QuestionsFile:
     missing: tuple[str, ...]
     settings: dict[str, Any]
     """Further settings of the session."""
+    rows_of_users: RowsOfUsers | None = None
+    """Which row of a user counts, if users have several."""
 
     @property
     def columns(self) -> list[str]:
@@ -130,10 +138,18 @@ def _questions(document: Mapping[str, Any]) -> QuestionsFile:
         complete=session.get("complete", False),
         missing=tuple(session.get("missing", ())),
         settings=settings | {"releases": len(questions)},
+        rows_of_users=_rows_of_users(session),
     )
     Budget(2, file.epsilon, file.delta, **_budget_settings(file.settings))  # checks epsilon, delta and settings
     _check_labels([question.options["label"] for question in questions if "label" in question.options])
     return replace(file, questions=_with_shares(questions))
+
+
+def _rows_of_users(session: Mapping[str, Any]) -> RowsOfUsers | None:
+    options = {key: session[key] for key in _ROWS_OF_USERS if key in session}
+    if options and "user" not in options:
+        raise ParameterError(f'{next(iter(options))} needs the column of user ids too: user = "COLUMN".')
+    return RowsOfUsers(**options) if options else None
 
 
 def _budget_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import shuffledp
 from shuffledp.notebook import card, cell, facts, note, table
+from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER
 from shuffledp.sessions.budget import Budget, Release
 
 _WIDTH = 100
@@ -22,10 +23,12 @@ _ADAPTIVE_CONDITION = (
     "The pairs (epsilon, delta) of the releases are added up. This is valid even if each release was chosen in the "
     "light of earlier results (Rogers, Roth, Ullman and Vadhan 2016)."
 )
-_NEIGHBOURS = (
-    "Neighbouring data sets differ in one user, whose values in all releases are replaced by any others (replace-one). "
-    "The number of users, {users:,}, is public."
-)
+_NEIGHBOURS = {
+    REPLACE_ONE: "Neighbouring data sets differ in one user, whose values in all releases are replaced by any others "
+    "(replace-one).",
+    REPLACE_ONE_USER: "Neighbouring data sets differ in one user, all of whose rows are replaced by any others "
+    "(replace-one-user); in each release one row of a user counts.",
+}
 _TRUST = {
     "shuffled": "in the shuffled model: the shuffler is trusted to shuffle, and nobody to see a value",
     "local": "in the local model: no party is trusted",
@@ -76,7 +79,9 @@ def session_report(budget: Budget, caveats: tuple[str, ...] = ()) -> Report:
         "beyond that is refused before any noise is drawn, and a release that failed counts as spent."
     )
     paragraphs.append(f"Composition: {_ADAPTIVE_CONDITION if budget.adaptive else _EXACT_CONDITION}")
-    paragraphs.append(f"Privacy unit: {_NEIGHBOURS.format(users=budget.users)}")
+    paragraphs.append(
+        f"Privacy unit: {_NEIGHBOURS[spent.neighbours]} The number of users, {budget.users:,}, is public."
+    )
     if budget.releases:
         paragraphs.append(f"Proof: {spent.theorem}.")
     paragraphs.extend(caveats)

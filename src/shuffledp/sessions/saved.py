@@ -18,6 +18,7 @@ from typing import Any, cast
 from shuffledp.durable_files import FileLock, read_limited, write_durably
 from shuffledp.errors import DataError, OutputError, ParameterError, ShuffledpError
 from shuffledp.output import check_writable
+from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER
 from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.protocol import Protocol
@@ -51,6 +52,7 @@ _RELEASE_KEYS = (
     "released_at",
     "secure",
     "finished",
+    "neighbours",
     "protocol",
 )
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -201,7 +203,15 @@ def _release(content: Any) -> Release:
         share=share,
         secure=_boolean(content, "secure"),
         finished=_boolean(content, "finished"),
+        neighbours=_neighbours(content),
     )
+
+
+def _neighbours(content: Mapping[str, Any]) -> str:
+    neighbours = _string(content, "neighbours")
+    if neighbours not in (REPLACE_ONE, REPLACE_ONE_USER):
+        raise ParameterError(f"neighbours must be {REPLACE_ONE} or {REPLACE_ONE_USER}")
+    return neighbours
 
 
 def _protocol(document: Any, statistic: str) -> Protocol:
@@ -228,6 +238,7 @@ def _release_document(release: Release) -> dict[str, Any]:
         "released_at": release.released_at.astimezone(UTC).strftime(_TIME),
         "secure": release.secure,
         "finished": release.finished,
+        "neighbours": release.neighbours,
         "protocol": to_document(protocol),
     }
 

@@ -33,7 +33,7 @@ from shuffledp.sessions.asking import (
 )
 from shuffledp.sessions.budget import Budget, Left, Release
 from shuffledp.sessions.choosing import choose_within
-from shuffledp.sessions.data import DataOptions, column_of
+from shuffledp.sessions.data import DataOptions, RowsOfUsers, column_of
 from shuffledp.sessions.domains import Bound
 from shuffledp.sessions.prepared import Prepared
 from shuffledp.sessions.release import check_release, run_prepared
@@ -113,6 +113,7 @@ class Session:
         self._budget = Budget(users, epsilon, delta, honest_fraction, trust, adaptive, releases)
         self._file: SessionFile | None = None
         self._table: Any = None
+        self._rows_of_users: RowsOfUsers | None = None
         self._caveats: tuple[str, ...] = ()
         self._answers: list[tuple[Release, Estimate]] = []
         if path is not None:
@@ -127,12 +128,18 @@ class Session:
         epsilon: float,
         delta: float,
         missing: str | Sequence[str] = (),
+        user: str | None = None,
+        pick: str = "row",
+        order_by: str | None = None,
+        drop_missing_users: bool = False,
         **settings: Any,
     ) -> Self:
         """A session about the users who have a value in each of these ``columns`` of a table; see ``sdp.complete``.
 
-        Its questions take the name of a column instead of its values. ``settings`` are those of ``Session``, without
-        ``users``.
+        Its questions take the name of a column instead of its values. If users may have several rows, ``user`` names
+        the column of their ids: the users are those with a row that has all values, and in each question one of these
+        rows counts, chosen by ``pick`` and ``order_by`` as in ``sdp.count``. ``settings`` are those of ``Session``,
+        without ``users``.
 
         >>> frame = {"mode": ["bus", "car", None] * 1_000, "minutes": [12.0, 30.0, 25.0] * 1_000}
         >>> session = sdp.Session.of(frame, columns=["mode", "minutes"], epsilon=1.0, delta=1e-6, releases=2)
@@ -141,9 +148,14 @@ class Session:
         """
         from shuffledp.sessions.complete import complete
 
-        answered = complete(table, columns, missing=missing)
-        session = cls(users=answered.rows, epsilon=epsilon, delta=delta, **settings)
-        session.ask_about(answered)
+        if user is None:
+            answered, rows_of_users = complete(table, columns, missing=missing), None
+        else:
+            rows_of_users = RowsOfUsers(user, pick, order_by, drop_missing_users)
+            answered = complete(table, rows_of_users.with_order(columns), missing=missing, user=user)
+        users = answered.rows if rows_of_users is None else rows_of_users.count_users(answered, missing)
+        session = cls(users=users, epsilon=epsilon, delta=delta, **settings)
+        session.ask_about(answered, rows_of_users)
         return session
 
     @classmethod
@@ -167,9 +179,13 @@ class Session:
             file.create(self._budget)
             self._file = file
 
-    def ask_about(self, table: CompleteTable) -> None:
-        """Let questions take names of columns of this table of ``sdp.complete``; estimates say who its users are."""
+    def ask_about(self, table: CompleteTable, rows_of_users: RowsOfUsers | None = None) -> None:
+        """Let questions take names of columns of this table of ``sdp.complete``; estimates say who its users are.
+
+        ``rows_of_users`` says which row of a user counts, if users have several.
+        """
         self._table = table
+        self._rows_of_users = rows_of_users
         self._caveats = (table.caveat,) if table.rows_left_out else ()
 
     def announce(self, releases: int) -> None:
@@ -383,7 +399,7 @@ class Session:
                 "values (Session.of)."
             )
         subject = _shortened(f"{self._subject(values)}{ask.about}")
-        prepared = ask.prepare(column_of(self._values(values), **given.data, source=given.source))
+        prepared = ask.prepare(column_of(self._values(values), **self._data(values, given), source=given.source))
         if prepared.users != self.users:
             raise ParameterError(
                 f"This session is about {self.users:,} users, and {subject} has {prepared.users:,} values: every "
@@ -411,6 +427,7 @@ class Session:
                     released_at=datetime.now(UTC).replace(microsecond=0),
                     share=allowance.share,
                     secure=given.source.secure,
+                    neighbours=asked.prepared.neighbours,
                 )
             )
         return budget
@@ -465,6 +482,12 @@ class Session:
     def _values(self, values: Any) -> Any:
         """The column of the session's table with this name, or the values themselves."""
         return self._table[values] if self._table is not None and isinstance(values, str) else values
+
+    def _data(self, values: Any, given: _Given) -> dict[str, Any]:
+        """The options that describe the data; for a column of the session's table those of its users, too."""
+        if self._rows_of_users is None or not isinstance(values, str):
+            return given.data
+        return self._rows_of_users.options() | given.data
 
     def _subject(self, values: Any) -> str:
         """The name of the column, if it has one."""
