@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
+from numbers import Number, Real
 
 import numpy as np
 
@@ -18,7 +18,7 @@ MAX_USERS = 10**15
 def check_real(name: str, value: object) -> None:
     """Reject what is not a real number: a string, None, a complex number."""
     if not isinstance(value, Real):
-        raise ParameterError(f"{name} must be a number, not {value!r}.")
+        raise ParameterError(f"{name} must be a number, not {_shown(value)}.")
 
 
 def check_epsilon(epsilon: float) -> None:
@@ -82,7 +82,7 @@ def check_local_epsilon(local_epsilon: float) -> None:
 def check_number_of_users(users: int, *, min_users: int = 1, max_users: int = MAX_USERS) -> None:
     """Reject what is not an integer from ``min_users`` to ``max_users``."""
     if not isinstance(users, (int, np.integer)) or isinstance(users, bool):
-        raise ParameterError(f"The number of users must be an integer, not {users!r}.", users=users)
+        raise ParameterError(f"The number of users must be an integer, not {_shown(users)}.")
     if users < min_users:
         needed = "At least one user is" if min_users == 1 else f"At least {min_users:,} users are"
         raise ParameterError(f"{needed} needed, not {users}.", users=users)
@@ -112,3 +112,10 @@ def check_open_unit(name: str, value: float) -> None:
     """Reject a parameter outside (0, 1), such as a risk or a share, and NaN."""
     if not 0 < value < 1:
         raise ParameterError(f"The {name} must lie strictly between 0 and 1, not {value}.", **{name: value})
+
+
+def _shown(value: object) -> str:
+    """A wrong value in an error: of a table or a column only its type, since its rows are private."""
+    if value is None or isinstance(value, (str, bytes, Number, np.generic)):
+        return repr(value)
+    return f"an object of type {type(value).__name__}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import shuffledp as sdp
+from shuffledp.cli.options import as_keys
 from shuffledp.sessions import session as session_module
 
 ROWS = 2_000
@@ -318,3 +319,21 @@ def test_bad_users_are_one_line(keys, reason, survey, tmp_path, shuffledp):
     result = shuffledp("run-all", questions, survey)
     assert result.status in (1, 2)
     assert reason in result.error
+
+
+def test_errors_about_data_name_the_question_and_its_keys(survey, tmp_path, shuffledp):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        "[session]\nepsilon = 1.0\ndelta = 1e-6\n"
+        '[[question]]\nkind = "mean"\ncolumn = "minutes"\nlower = 0\nupper = 1\n'
+    )
+    error = shuffledp("run-all", plan, survey).error
+    assert "plan.toml: question 1, column minutes: 1," in error
+    assert "clip = true clips numbers" in error
+    assert "--" not in error
+
+
+def test_parameters_are_written_as_keys():
+    advice = "Use `other=NAME` to count them, or `drop_missing=True` to leave them out; `clip=True` clips."
+    keys = "Use other = NAME to count them, or complete = true in [session] to leave them out; clip = true clips."
+    assert as_keys(advice) == keys

@@ -1,7 +1,9 @@
 """Sessions: several releases under one budget, refusals before anything is drawn, missing values, seeds, files."""
 
+import copy
 import json
 import math
+import pickle
 import signal
 import subprocess
 import sys
@@ -91,7 +93,7 @@ def bad_questions():
         "NaN": (lambda s: s.mean([math.nan, *MINUTES[1:]], lower=0, upper=120, **good), "missing"),
         "drop missing": (lambda s: s.count(BITS, drop_missing=True, **good), "a fixed number of users"),
         "whole table": (lambda s: s.count(frame, **good), "whole table"),
-        "one string": (lambda s: s.count("mode", **good), "one string, not a column"),
+        "one string": (lambda s: s.count("mode", **good), "no table with a column"),
         "no category": (lambda s: s.histogram(MODES, categories=["bus"], **good), "bike"),
         "no categories": (lambda s: s.histogram(MODES, categories=[], **good), "at least one category"),
         "bins that do not cover": (lambda s: s.histogram(MINUTES, bins=[0, 50], **good), "outside"),
@@ -380,3 +382,30 @@ def test_names_of_columns_are_subjects():
     assert session.releases[0].label == "count of owns_car"
     session.count(pandas.Series(np.array(BITS), name="x" * 500), share=0.5, protocol="balcer-cheu")
     assert len(session.releases[1].label) <= 200
+
+
+def test_a_table_where_a_number_belongs_is_not_printed():
+    frame = {"mode": ["bus", "secret"]}
+    for options in ({"users": frame}, {"epsilon": frame}, {"delta": frame}):
+        with pytest.raises(ParameterError, match="not an object of type dict") as caught:
+            new(**options)
+        assert "secret" not in str(caught.value)
+
+
+def test_the_name_of_a_column_needs_a_table():
+    with pytest.raises(ParameterError, match=r"no table with a column 'mode'.* Session\.of"):
+        new().count("mode", share=0.5)
+
+
+def test_a_session_is_not_copied():
+    """A copy would have the whole budget once more."""
+    session = new()
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="save and load"):
+            duplicate(session)
+
+
+def test_complete_rows_and_columns_have_a_short_repr():
+    table = sdp.complete({"mode": ["bus", None], "minutes": [1.0, 2.0]}, ["mode", "minutes"])
+    assert repr(table) == "CompleteTable(mode, minutes; 1 rows, 1 left out)"
+    assert "lambda" not in repr(sdp.read_files("survey.csv")["mode"])

@@ -116,6 +116,13 @@ def as_flags(message: str) -> str:
     return _PARAMETER.sub(lambda match: _flag(match[1], match[2]), message)
 
 
+def as_keys(message: str) -> str:
+    """Write the parameters that a message of the library names as keys of a file of questions."""
+    return _PARAMETER.sub(lambda match: _KEYS.get(match[0], f"{match[1]} = {_KEYS.get(match[2], match[2])}"), message)
+
+
+_KEYS = {"`drop_missing=True`": "complete = true in [session]", "True": "true", "False": "false"}
+"""What a file of questions has instead of parameters and values."""
 _RENAMED = {"user": "user-column"}
 """Parameters whose flag has another name."""
 

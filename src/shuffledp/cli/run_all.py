@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from shuffledp.checks import check_confidence
-from shuffledp.cli.options import ConfidenceOption, DataArgument, FileOptions, JsonOption, SeedOption, takes_groups
+from shuffledp.cli.options import (
+    ConfidenceOption,
+    DataArgument,
+    FileOptions,
+    JsonOption,
+    SeedOption,
+    as_keys,
+    takes_groups,
+)
 from shuffledp.cli.screen import note, note_warnings, print_json, print_table, progress_bar, say, waiting
 from shuffledp.display import percent
 from shuffledp.durable_files import read_limited
 from shuffledp.engines.paths import data_files, files_shown
-from shuffledp.errors import OutputError, ParameterError
+from shuffledp.errors import DataError, DomainError, OutputError, ParameterError
 from shuffledp.estimate import QuantileEstimate
 from shuffledp.extras import check_extra
 from shuffledp.output import check_writable, write_all
@@ -91,10 +101,10 @@ def run_all(
     common: dict[str, Any] = {"missing": questions.missing, "source": source}
     if questions.rows_of_users is not None:
         common |= questions.rows_of_users.options()
-    asked = [
-        session.prepare(table[each.column], each.ask, cast("SessionOptions", each.options | common))
-        for each in questions.questions
-    ]
+    asked = []
+    for number, each in enumerate(questions.questions, start=1):
+        with _naming(f"{plan}: question {number}, column {each.column}"):
+            asked.append(session.prepare(table[each.column], each.ask, cast("SessionOptions", each.options | common)))
     with waiting("Calibrating every release"):
         planned = session.plan_all(asked)
     if plan_only:
@@ -106,6 +116,15 @@ def run_all(
         estimates = session.release_all(asked, planned)
     answers = list(zip(session.releases[-len(asked) :], estimates, strict=True))
     _deliver(questions, session, answers, confidence, out=out, page=page, as_json=as_json)
+
+
+@contextmanager
+def _naming(question: str) -> Iterator[None]:
+    """Errors say which question they are about, and what to write in the file of questions."""
+    try:
+        yield
+    except (DataError, DomainError, ParameterError) as error:
+        raise type(error)(f"{question}: {as_keys(str(error))}", **error.values) from None
 
 
 def _check_paths(plan: Path, data: list[str], out: Path | None, page: Path | None, session_file: Path | None) -> None:

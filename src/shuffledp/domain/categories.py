@@ -98,7 +98,10 @@ class Categories(_CategoricalDomain):
             raise DomainError("The domain is empty: name at least one category.")
         for name in self.names:
             if not isinstance(name, str):
-                raise DomainError(f"A category must be a string, not {name!r}.", category=name)
+                raise DomainError(
+                    f"A category must be a string, not {name!r}; numbers are written as strings too, such as '7'.",
+                    category=name,
+                )
         if len(set(self.names)) < len(self.names):
             name = Counter(self.names).most_common(1)[0][0]
             raise DomainError(f"The category {name!r} appears twice in the domain; name it once.", category=name)

@@ -17,6 +17,7 @@ from shuffledp.engines.json_lines import JsonLines
 from shuffledp.engines.paths import DataFile, Paths, data_files
 from shuffledp.engines.table import Progress, Table
 from shuffledp.engines.text_streams import utf8_stream
+from shuffledp.errors import ParameterError
 from shuffledp.extras import extra
 
 with extra("files", "Reading a data file"):
@@ -42,8 +43,14 @@ class FileTable(Table):
     dialect: Dialect = Dialect()  # noqa: RUF009 - it cannot be changed
 
     def __post_init__(self) -> None:
-        if not isinstance(self.paths, (str, Path)):
-            object.__setattr__(self, "paths", tuple(self.paths))
+        if isinstance(self.paths, (str, Path)):
+            return
+        if not isinstance(self.paths, (Sequence, Iterator)):
+            kind = type(self.paths).__name__
+            raise ParameterError(
+                f"Give the path of a file, a pattern or a list of these, not an object of type {kind}."
+            )
+        object.__setattr__(self, "paths", tuple(self.paths))
 
     @property
     def decimal(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,8 +42,8 @@ class Column:
     """Whether rows without a value are left out; otherwise they are an error."""
     missing: tuple[str, ...] = ()
     """Strings that mean a missing value, besides an empty field."""
-    progress: Progress = lambda _: None
-    remark: Callable[[str], None] = lambda _: None
+    progress: Progress = field(default=lambda _: None, repr=False)
+    remark: Callable[[str], None] = field(default=lambda _: None, repr=False)
     """Called with remarks about the data, for whoever holds them: they are not private, so do not publish them."""
     users: UserIds | None = None
     """The user ids of a table with several rows per user."""

@@ -49,6 +49,9 @@ class CompleteTable(MemoryTable):
     def __len__(self) -> int:
         return self.rows
 
+    def __repr__(self) -> str:
+        return f"CompleteTable({', '.join(self.columns)}; {self.rows:,} rows, {self.rows_left_out:,} left out)"
+
 
 def complete(
     table: Any,

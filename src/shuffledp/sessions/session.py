@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, Unpack, cast
 
 from shuffledp.checks import check_confidence
 from shuffledp.domain import DEFAULT_BINS, DiscreteDomain
@@ -282,6 +282,9 @@ class Session:
         """The session as notebooks show it: its releases, what they spent and what is left."""
         return session_html(self._budget, self._caveats)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A session is not copied or pickled: each copy would have the whole budget. Use save and load.")
+
     def count(self, values: Any, *, equals: str | None = None, **options: Unpack[SessionOptions]) -> CountEstimate:
         """Count privately how many users said yes, or have the value ``equals``; see ``sdp.count``.
 
@@ -481,7 +484,14 @@ class Session:
 
     def _values(self, values: Any) -> Any:
         """The column of the session's table with this name, or the values themselves."""
-        return self._table[values] if self._table is not None and isinstance(values, str) else values
+        if not isinstance(values, str):
+            return values
+        if self._table is None:
+            raise ParameterError(
+                f"This session has no table with a column {values!r}: give the column itself, such as "
+                f"frame[{values!r}], or start the session with Session.of(frame, columns=[...])."
+            )
+        return self._table[values]
 
     def _data(self, values: Any, given: _Given) -> dict[str, Any]:
         """The options that describe the data; for a column of the session's table those of its users, too."""
