@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import pytest
 import typer
 
+# before numpy is imported: its threads for small matrices use processor time while they wait for each other
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 @dataclass
 class Printed:

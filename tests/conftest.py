@@ -1,7 +1,12 @@
 """Settings of all tests."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+# before numpy is imported: its threads for small matrices use processor time while they wait for each other
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # a busy machine is no failure
 settings.register_profile("shuffledp", deadline=None, suppress_health_check=[HealthCheck.too_slow])

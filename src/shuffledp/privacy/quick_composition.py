@@ -95,6 +95,7 @@ def _symmetric_pair(epsilons: list[float], deltas: list[float]) -> DiscretePair:
         mass = min(slope - steeper, left / (1 + float(ratios[index])))
         first += [mass * float(ratios[index]), mass]
         second += [mass, mass * float(ratios[index])]
-        left = max(0.0, left - mass * (1 + float(ratios[index])))
+        left -= mass * (1 + float(ratios[index]))
+        left = 0.0 if left < 0 else left  # of rounding; a NaN stays one
         slope = steeper
     return DiscretePair.of([*first, left], [*second, left])
