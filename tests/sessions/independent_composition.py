@@ -10,32 +10,37 @@ from functools import cache, reduce
 
 import numpy as np
 from scipy.signal import fftconvolve
-from scipy.stats import binom
+from scipy.stats import binom, geom, nbinom
 
 WIDTH = 2e-4
+NO_MASS = 1e-19
 
 
 @dataclass
 class Losses:
-    """Masses of privacy losses on multiples of WIDTH, the first one at ``first``."""
+    """Masses of privacy losses on multiples of WIDTH, the first one at ``first``, and the mass of infinite ones."""
 
     first: int
     masses: np.ndarray
+    infinite: float = 0.0
 
     @classmethod
-    def of(cls, p, q, rounding):
+    def of(cls, p, q, rounding, revealed=0.0):
+        """The losses of p against q; ``revealed`` is the probability that everything is known."""
         p, q = np.asarray(p, dtype=float).ravel(), np.asarray(q, dtype=float).ravel()
-        seen = (p > 0) & (q > 0)  # what only one of them can show has next to no mass in these tests
-        cells = rounding(np.log(p[seen] / q[seen]) / WIDTH).astype(int)
-        return cls(cells.min(), np.bincount(cells - cells.min(), weights=p[seen]))
+        both = (p > NO_MASS) & (q > 0)
+        infinite = float(p[(p > NO_MASS) & (q == 0)].sum())
+        cells = rounding(np.log(p[both] / q[both]) / WIDTH).astype(int)
+        return cls(cells.min(), np.bincount(cells - cells.min(), weights=p[both]), infinite + revealed)
 
     def and_then(self, other):
-        return Losses(self.first + other.first, np.maximum(fftconvolve(self.masses, other.masses), 0.0))
+        masses = np.maximum(fftconvolve(self.masses, other.masses), 0.0)
+        return Losses(self.first + other.first, masses, 1 - (1 - self.infinite) * (1 - other.infinite))
 
     def delta(self, epsilon):
         losses = (self.first + np.arange(len(self.masses))) * WIDTH
         above = losses > epsilon
-        return float(self.masses[above] @ -np.expm1(epsilon - losses[above]))
+        return self.infinite + float(self.masses[above] @ -np.expm1(epsilon - losses[above]))
 
     def epsilon(self, delta):
         low, high = 0.0, 100.0
@@ -45,6 +50,7 @@ class Losses:
         return high
 
 
+@cache
 def pairs_of(protocol):
     """The distributions of what is seen of two neighbouring data sets, one pair per independent part."""
     name = f"{protocol.question}/{protocol.name}"
@@ -61,7 +67,25 @@ def pairs_of(protocol):
         return [(np.append(noise, 0.0), np.append(0.0, noise))]
     if name == "histogram/uniform-blanket":
         return [_blanket(honest, protocol.blanket, protocol.domain_size)]
+    if name == "count/correlated-noise":
+        assert protocol.encoding == "signed"
+        seen = _correlated_counts(protocol)
+        return [(np.pad(seen, ((1, 0), (0, 1))), np.pad(seen, ((0, 1), (1, 0))))]
+    if name == "histogram/correlated-noise":
+        return _both_ways(_correlated(protocol))
+    if name == "quantiles/correlated-noise":
+        return _both_ways(_correlated(protocol)) * len(protocol.branching)
+    if name == "sum/split-and-mix":
+        return [_two_sided_geometric(float(protocol.ratio), protocol.levels)]
     raise KeyError(name)
+
+
+def revealed_by(protocol):
+    """The probability with which a protocol of one pair may reveal a value, beside that pair."""
+    if protocol.name != "split-and-mix":
+        return 0.0
+    honest = protocol.target.honest_users
+    return math.sqrt(protocol.modulus * (math.e / honest) ** (protocol.messages - 2))
 
 
 def agrees(spent, protocols, delta):
@@ -80,14 +104,47 @@ def composed_epsilons(protocols, delta):
 
 
 def _composed(protocols, rounding, turned):
-    pairs = [pair[::-1] if turned else pair for protocol in protocols for pair in pairs_of(protocol)]
-    return reduce(Losses.and_then, [Losses.of(p, q, rounding) for p, q in pairs])
+    losses = []
+    for protocol in protocols:
+        revealed = revealed_by(protocol)
+        computed = {}
+        for pair in pairs_of(protocol):
+            if id(pair) not in computed:
+                p, q = pair[::-1] if turned else pair
+                computed[id(pair)] = Losses.of(p, q, rounding, revealed)
+            losses.append(computed[id(pair)])
+    return reduce(Losses.and_then, losses)
 
 
-def _two_sided_geometric(ratio):
+def _two_sided_geometric(ratio, shift=1):
     reach = math.ceil(60 / -math.log(ratio))
     noise = ratio ** np.abs(np.arange(-reach, reach + 1)) * (1 - ratio) / (1 + ratio)
-    return np.append(noise, 0.0), np.append(0.0, noise)
+    return np.append(noise, np.zeros(shift)), np.append(np.zeros(shift), noise)
+
+
+def _both_ways(pair):
+    """A user who moves from one cell to another: one message more in the one, one less in the other."""
+    return [pair, pair[::-1]]
+
+
+def _correlated(protocol):
+    """What is seen of a cell with and without one user's "+1"."""
+    seen = _correlated_counts(protocol)
+    return np.pad(seen, ((1, 0), (0, 0))), np.pad(seen, ((0, 1), (0, 0)))
+
+
+def _correlated_counts(protocol):
+    """The joint distribution of the numbers of "+1" and "-1" that are noise: G1 + F and G2 + F, summed over F."""
+    ratio, flood = float(protocol.ratio), float(protocol.flood_ratio)
+    shape = float(protocol.flood_shape)
+    largest = int(nbinom.isf(1e-18, shape, 1 - flood))
+    pairs = nbinom.pmf(np.arange(largest + 1), shape, 1 - flood)
+    single = geom.pmf(np.arange(1, math.ceil(42 / -math.log(ratio))), 1 - ratio)
+    seen = np.zeros((largest + len(single),) * 2)
+    both = np.outer(single, single)
+    for number, mass in enumerate(pairs):
+        seen[number : number + len(single), number : number + len(single)] += mass * both
+    return seen
 
 
 def _binomial(trials, probability):

@@ -8,6 +8,7 @@ import pytest
 from independent_composition import agrees
 
 import shuffledp as sdp
+from shuffledp.domain import Bins
 from shuffledp.errors import BudgetError, InfeasibleError, ParameterError
 from shuffledp.planning.several_releases import calibrate_within
 from shuffledp.privacy.composition import compose_all
@@ -20,7 +21,8 @@ WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def settings(name, users=USERS):
-    return {"users": users} | ({"domain_size": 8} if name.startswith("histogram") else {})
+    further = {"histogram": {"domain_size": 8}, "quantiles": {"domain": Bins(0, 64, 64)}}
+    return {"users": users} | further.get(name.partition("/")[0], {})
 
 
 def calibrated(name, budget, allowance):
@@ -74,6 +76,11 @@ MIXED = {
         ("histogram/uniform-blanket", {"share": 0.2}),
     ],
     "one": [("histogram/uniform-blanket", {"share": 1.0})],
+    "correlated noise": [
+        ("count/correlated-noise", {"share": 0.3}),
+        ("histogram/correlated-noise", {"epsilon": 0.8}),
+        ("quantiles/correlated-noise", {"share": 0.3}),
+    ],
 }
 
 
@@ -90,9 +97,30 @@ def test_spent_epsilon_is_that_of_independent_composition(name, budgets):
     assert agrees(budget.spent.epsilon, protocols, budget.delta)
 
 
-def test_a_forgotten_release_is_noticed(budgets):
+@pytest.mark.slow
+def test_spent_epsilon_of_protocols_as_the_planner_chooses_them():
+    """A session of quantiles, a mean and a histogram: the same, for the protocols that are the best."""
+    session = sdp.Session(users=USERS, epsilon=2.0, delta=1e-6)
+    numbers = [float(user % 60) for user in range(USERS)]
+    session.quantiles(numbers, lower=0, upper=60, bins=64, epsilon=0.8)
+    session.mean(numbers, lower=0, upper=60, epsilon=0.4)
+    session.histogram(["a", "b"] * (USERS // 2), categories=["a", "b", "c"], epsilon=0.4)
+    protocols = [release.protocol for release in session.releases]
+    assert [f"{protocol.question}/{protocol.name}" for protocol in protocols] == [
+        "quantiles/correlated-noise",
+        "sum/split-and-mix",
+        "histogram/correlated-noise",
+    ]
+    assert agrees(session.spent.epsilon, protocols, session.delta)
+    for index in range(3):
+        rest = compose_all([protocol.guarantee.curve for protocol in protocols[:index] + protocols[index + 1 :]])
+        assert not agrees(least_epsilon(rest, session.delta), protocols, session.delta)
+
+
+@pytest.mark.parametrize("name", ["shares", "correlated noise"])
+def test_a_forgotten_release_is_noticed(name, budgets):
     """The check above fails for a budget that forgets any one release."""
-    budget = budgets["shares"]
+    budget = budgets[name]
     protocols = [release.protocol for release in budget.releases]
     for index in range(len(protocols)):
         rest = [protocol for number, protocol in enumerate(protocols) if number != index]

@@ -279,7 +279,7 @@ def run_quantiles(
 
 
 def _check_options(statistic: str, options: RunOptions, domain_file: Path | None = None) -> None:
-    """Refuse what can be refused before a large file is read."""
+    """Check all options before data are read."""
     private = check_private_groups(statistic, _private_groups(options), options.group_by) is not None
     question = "histogram" if private else {"mean": "sum"}.get(statistic, statistic)
     check_release(question, **_target(options), **_choice(options))

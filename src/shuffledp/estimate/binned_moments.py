@@ -23,8 +23,9 @@ _RISK_OF_MEAN = 0.2  # the share of the risk of a variance that is spent on the 
 class BinnedMoments:
     """Moments from the ``counts`` of users in bins, which may have noise; ``users`` is their public number.
 
-    ``radius_of`` maps weights of the bins and a risk to a distance: the estimate of sum(weights * counts) lies farther
-    above the truth with at most half of the risk, and farther below it too. Weights are between 0 and 1.
+    ``radius_of`` maps weights of the bins and a risk to a distance: the estimate of sum(weights * counts) exceeds the
+    truth by more with probability at most risk / 2, and falls below it by more with probability at most risk / 2.
+    Weights are between 0 and 1.
     """
 
     counts: Floats
@@ -64,25 +65,28 @@ class BinnedMoments:
     def deviation_interval(self, risk: float) -> tuple[float, float]:
         """Contains the standard deviation of the numbers, except with the risk.
 
-        The estimated variance about a fixed centre is a weighted sum of the counts. With a centre at most ``near`` from
-        the true mean, and an error of the mean of at most ``near`` too, it differs from the variance by at most three
-        times near^2. Centres lie on a grid that does not depend on the noise; all that may be next to the mean are
-        tried.
+        The estimated variance about a fixed centre is a weighted sum of the counts. With a centre at most
+        ``mean_error`` from the true mean, and an error of the mean of at most ``mean_error`` too, it differs from the
+        variance by at most three times mean_error^2. Centres lie on a grid that does not depend on the noise; all that
+        may be next to the mean are tried.
         """
-        near = self._radius(self._middles, _RISK_OF_MEAN * risk)
+        mean_error = self._radius(self._middles, _RISK_OF_MEAN * risk)
         radius = max(
-            self._radius((self._middles - centre) ** 2, (1 - _RISK_OF_MEAN) * risk) for centre in self._centres(near)
+            self._radius((self._middles - centre) ** 2, (1 - _RISK_OF_MEAN) * risk)
+            for centre in self._centres(mean_error)
         )
-        least = max(self.variance - radius - near**2, 0.0)
-        most = max(self.variance + radius + 3 * near**2, 0.0)
-        return max(math.sqrt(least) - self.half_width, 0.0), min(math.sqrt(most) + self.half_width, 0.5)
+        lowest_variance = max(self.variance - radius - mean_error**2, 0.0)
+        highest_variance = max(self.variance + radius + 3 * mean_error**2, 0.0)
+        low, high = math.sqrt(lowest_variance) - self.half_width, math.sqrt(highest_variance) + self.half_width
+        return max(low, 0.0), min(high, 0.5)
 
-    def _centres(self, near: float) -> list[float]:
-        """The middles of the cells of width 2 * near that contain a number at most ``near`` from the estimated mean."""
-        if near == 0:
+    def _centres(self, distance: float) -> list[float]:
+        """The middles of the cells of width 2 * distance that contain a number within it of the estimated mean."""
+        if distance == 0:
             return [min(max(self.mean, 0.0), 1.0)]
-        cells = range(math.floor((self.mean - near) / (2 * near)), math.floor((self.mean + near) / (2 * near)) + 1)
-        return [min(max((2 * cell + 1) * near, 0.0), 1.0) for cell in cells]
+        width = 2 * distance
+        cells = range(math.floor((self.mean - distance) / width), math.floor((self.mean + distance) / width) + 1)
+        return [min(max((2 * cell + 1) * distance, 0.0), 1.0) for cell in cells]
 
     def _radius(self, weights: Floats, risk: float) -> float:
         return self.radius_of(weights, risk) / self.users

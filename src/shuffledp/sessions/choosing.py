@@ -81,19 +81,19 @@ def _ranked(question: Question, budget: Budget, allowance: Allowance) -> list[Pl
         trust=budget.trust,
         honest_fraction=budget.honest_fraction,
     )
-    feasible = [each for each in plans.plans if not each.reference]
+    feasible = [candidate for candidate in plans.plans if not candidate.reference]
     composed = coming + bool(budget.releases)  # what was released composes with the next release like one more
     if composed == 1:
         return feasible
     errors: dict[str, float] = {}
-    for each in feasible:
-        name, error = each.protocol.name, each.expected.rmse
+    for candidate in feasible:
+        name, error = candidate.protocol.name, candidate.expected.rmse
         if name in errors or error * _LEAST_RATIO / math.sqrt(composed) >= min(errors.values(), default=math.inf):
             continue
         with suppress(InfeasibleError, ConditionError):  # where the distribution has too many outcomes to compose
-            together = least_epsilon(compose(each.protocol.guarantee.curve, composed), budget.delta)
+            together = least_epsilon(compose(candidate.protocol.guarantee.curve, composed), budget.delta)
             errors[name] = error * together / (composed * part)
-    return sorted(feasible, key=lambda each: errors.get(each.protocol.name, math.inf))
+    return sorted(feasible, key=lambda candidate: errors.get(candidate.protocol.name, math.inf))
 
 
 def _calibrated(

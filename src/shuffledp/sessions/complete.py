@@ -112,7 +112,7 @@ def _table(table: Any, names: Sequence[str]) -> Table:
             "of columns, or sdp.read_files(PATH)."
         )
     for name in names:
-        check_column(name, [str(each) for each in listed], "The table")
+        check_column(name, [str(column) for column in listed], "The table")
     return MemoryTable({name: table[name] for name in names})
 
 

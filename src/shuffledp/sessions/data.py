@@ -168,24 +168,24 @@ def _described(
 
 def _in_memory(**columns: Any) -> dict[str, Any]:
     """The columns that are given, which must be in memory as the values are."""
-    given = {name: column for name, column in columns.items() if column is not None}
-    for name, column in given.items():
+    present = {name: column for name, column in columns.items() if column is not None}
+    for name, column in present.items():
         if isinstance(column, str):
             raise ParameterError(
                 f"{name} is the name {column!r}, but the values are in memory: give the column itself, such as "
                 f"frame[{column!r}]."
             )
-    return given
+    return present
 
 
-def _name_in(column: Column, other: Any, what: str) -> str:
+def _name_in(column: Column, other: Any, option: str) -> str:
     """The name of another column of the same files, which may also be given as a column of them."""
     from shuffledp.engines.local import Column
 
     if isinstance(other, Column) and other.table == column.table:
         return other.name
     if not isinstance(other, str):
-        raise ParameterError(f"The values are a column of files: give {what} as the name of another column of these.")
+        raise ParameterError(f"The values are a column of files: give {option} as the name of another column of these.")
     return other
 
 

@@ -29,9 +29,9 @@ def histogram_domain(
     ``lower`` and ``upper``. ``by`` is a period of dates, of which years, months, weeks and days need ``lower`` and
     ``upper``. It never depends on the data.
     """
-    given = [name for name, value in (("categories", categories), ("bins", bins), ("by", by)) if value is not None]
-    if len(given) != 1:
-        problem = "none is given" if not given else f"not {' and '.join(given)}"
+    present = [name for name, value in (("categories", categories), ("bins", bins), ("by", by)) if value is not None]
+    if len(present) != 1:
+        problem = "none is given" if not present else f"not {' and '.join(present)}"
         raise ParameterError(
             "A histogram needs its public domain, in one way: `categories=LIST`, `bins=EDGES` or `by=PERIOD`; "
             f"{problem}."

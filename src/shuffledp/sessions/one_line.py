@@ -405,9 +405,9 @@ class _Asked:
 
 def _split(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options that describe the data, and those that choose how the question is answered."""
-    known = DataOptions.__annotations__.keys() | ReleaseOptions.__annotations__.keys()
-    if unknown := sorted(options.keys() - known):
-        raise TypeError(f"There is no option {unknown[0]!r}; the options are {', '.join(sorted(known))}.")
+    valid = DataOptions.__annotations__.keys() | ReleaseOptions.__annotations__.keys()
+    if unknown := sorted(options.keys() - valid):
+        raise TypeError(f"There is no option {unknown[0]!r}; the options are {', '.join(sorted(valid))}.")
     data = {name: value for name, value in options.items() if name in DataOptions.__annotations__}
     if "source" in options:
         data["source"] = options["source"]  # chooses the row of each user, too

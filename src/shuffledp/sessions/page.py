@@ -34,11 +34,12 @@ def session_page(title: str, session: Session, answers: Sequence[tuple[Release, 
 
 def _answer(release: Release, estimate: Estimate, confidence: float, shared: set[str]) -> dict[str, Any]:
     """What the page shows of one answer; caveats that all answers share are shown once."""
-    what = f"{release.statistic} of {release.subject}"
-    label = _capitalized(what) if release.label == what else release.label
+    default_label = f"{release.statistic} of {release.subject}"
+    has_default = release.label == default_label
+    label = _capitalized(default_label) if has_default else release.label
     return {
         "label": label,
-        "what": f"{'' if release.label == what else _capitalized(what) + '. '}Protocol: {estimate.protocol}.",
+        "what": f"{'' if has_default else _capitalized(default_label) + '. '}Protocol: {estimate.protocol}.",
         "chart": estimate_chart(estimate, confidence),
         "table": _table(release, estimate, confidence),
         "withheld": estimate.withheld_sentence(confidence),

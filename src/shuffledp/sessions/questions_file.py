@@ -60,7 +60,7 @@ _CHECKS = {
     "string": lambda value: isinstance(value, str) and value != "",
     "boolean": lambda value: isinstance(value, bool),
     "bound": lambda value: _is_number(value) or isinstance(value, str) or hasattr(value, "isoformat"),
-    "list of strings": lambda value: _is_list(value, lambda each: isinstance(each, str)),
+    "list of strings": lambda value: _is_list(value, lambda item: isinstance(item, str)),
     "list of numbers": lambda value: _is_list(value, _is_number),
     "number or list of numbers": lambda value: _is_integer(value) or _is_list(value, _is_number),
 }
@@ -117,7 +117,7 @@ def _questions(document: Mapping[str, Any]) -> QuestionsFile:
     session, listed = document.get("session"), document.get("question")
     if not isinstance(session, dict):
         raise ParameterError("The table [session] with epsilon and delta is missing.")
-    if not isinstance(listed, list) or not listed or not all(isinstance(each, dict) for each in listed):
+    if not isinstance(listed, list) or not listed or not all(isinstance(item, dict) for item in listed):
         raise ParameterError("There is no question: add a table [[question]] with kind and column for each.")
     if len(listed) > MAX_RELEASES:
         raise ParameterError(f"A session has at most {MAX_RELEASES:,} questions, not {len(listed):,}.")
@@ -210,10 +210,10 @@ def _check_values(content: Mapping[str, Any], kinds: Mapping[str, str], where: s
             raise ParameterError(f"{key} must be a {kinds[key]}, not {_shown(value)}.")
 
 
-def _check_keys(content: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+def _check_keys(content: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
     for key in content:
-        if key not in known:
-            raise ParameterError(f"{where} has no key {_shown(key)}; it has {', '.join(known)}.")
+        if key not in keys:
+            raise ParameterError(f"{where} has no key {_shown(key)}; it has {', '.join(keys)}.")
 
 
 def _require(content: Mapping[str, Any], keys: tuple[str, ...] | list[str], where: str) -> None:
@@ -231,7 +231,7 @@ def _is_integer(value: object) -> bool:
 
 
 def _is_list(value: object, accepts: Any) -> bool:
-    return isinstance(value, list) and len(value) > 0 and all(accepts(each) for each in value)
+    return isinstance(value, list) and len(value) > 0 and all(accepts(item) for item in value)
 
 
 def _shown(value: object) -> str:

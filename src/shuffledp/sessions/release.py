@@ -39,7 +39,7 @@ class ReleaseOptions(TypedDict, total=False):
 
 
 def check_release(question: str, *, epsilon: float, delta: float, **options: Any) -> None:
-    """Refuse what can be refused before data are read, given the name of the question."""
+    """Check the target and the options of a release of the named question, before data are read."""
     check_target(epsilon, delta)
     check_users(_PLACEHOLDER_USERS, options.get("honest_fraction", 1.0))
     name, estimator = options.get("protocol", BEST), options.get("estimator")
@@ -49,11 +49,11 @@ def check_release(question: str, *, epsilon: float, delta: float, **options: Any
         if trust is not None and protocols[0].trust != trust:
             raise ParameterError(f"{name} is a protocol of the {protocols[0].trust} model, not of the {trust} one.")
     else:
-        protocols = [find(question, each) for each in PROTOCOLS[question]]
+        protocols = [find(question, protocol_name) for protocol_name in PROTOCOLS[question]]
         if options.get("calibration", "tight") != "tight":
             raise ParameterError("The best protocol is chosen with its calibration; name a protocol for the paper's.")
     if estimator is not None:
-        names = (each for protocol in protocols for each in protocol.estimators)
+        names = (estimator_name for protocol in protocols for estimator_name in protocol.estimators)
         check_estimator(estimator, tuple(dict.fromkeys(names)))
 
 

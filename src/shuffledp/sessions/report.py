@@ -52,9 +52,7 @@ class Report:
             textwrap.fill(f"{number}. {text}", _WIDTH, subsequent_indent="   ")
             for number, text in enumerate(self.releases, start=1)
         ]
-        return "\n\n".join(
-            [self.title, "\n".join(items) or "Nothing was released.", *(_filled(each) for each in self.paragraphs)]
-        )
+        return "\n\n".join([self.title, "\n".join(items) or "Nothing was released.", *map(_filled, self.paragraphs)])
 
     def __repr__(self) -> str:
         return str(self)
@@ -140,8 +138,8 @@ def _entry(release: Release) -> str:
 
 
 def _named(release: Release) -> str:
-    what = f"{release.statistic} of {release.subject}"
-    return what if release.label == what else f"{release.label}: {what}"
+    default_label = f"{release.statistic} of {release.subject}"
+    return default_label if release.label == default_label else f"{release.label}: {default_label}"
 
 
 def _short(value: object) -> str:

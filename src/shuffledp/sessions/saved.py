@@ -243,9 +243,9 @@ def _release_document(release: Release) -> dict[str, Any]:
     }
 
 
-def _check_keys(content: Any, keys: tuple[str, ...], what: str) -> None:
+def _check_keys(content: Any, keys: tuple[str, ...], name: str) -> None:
     if not isinstance(content, dict) or set(content) != set(keys):
-        raise ParameterError(f"{what} must be an object with the keys {', '.join(keys)}")
+        raise ParameterError(f"{name} must be an object with the keys {', '.join(keys)}")
 
 
 def _number(content: Mapping[str, Any], key: str) -> float:

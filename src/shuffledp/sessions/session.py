@@ -391,18 +391,18 @@ class Session:
 
         What it returns is as secret as the data.
         """
-        given = _Given(options)
-        allowance = self._budget.allow(**given.spending)
+        chosen = _Options(options)
+        allowance = self._budget.allow(**chosen.spending)
         epsilon, delta = allowance.own or (allowance.limit, self.delta)
-        check_release(ask.question, epsilon=epsilon, delta=delta, **given.choice)
-        if given.data.get("drop_missing"):
+        check_release(ask.question, epsilon=epsilon, delta=delta, **chosen.choice)
+        if chosen.data.get("drop_missing"):
             raise ParameterError(
                 "A session is about a fixed number of users: rows without a value cannot be left out of one question. "
                 "Give missing values a category (`other=NAME`), or start the session with the users who have all "
                 "values (Session.of)."
             )
         subject = _shortened(f"{self._subject(values)}{ask.about}")
-        prepared = ask.prepare(column_of(self._values(values), **self._data(values, given), source=given.source))
+        prepared = ask.prepare(column_of(self._values(values), **self._data(values, chosen), source=chosen.source))
         if prepared.users != self.users:
             raise ParameterError(
                 f"This session is about {self.users:,} users, and {subject} has {prepared.users:,} values: every "
@@ -410,26 +410,26 @@ class Session:
                 users=self.users,
                 values=prepared.users,
             )
-        return Asked(ask.statistic, subject, prepared, given)
+        return Asked(ask.statistic, subject, prepared, chosen)
 
     def plan_all(self, questions: Sequence[Asked]) -> Budget:
         """The budget after releases that answer all these questions, with their protocols; nothing is spent."""
         budget = self._budget
         for asked in questions:
-            given = asked.given
-            allowance = budget.allow(**given.spending)
-            protocol = choose_within(asked.prepared.question, budget, allowance, **given.choice)
-            choose_route(protocol, asked.prepared.users, given.route)  # refuses what would fail while noise is drawn
+            chosen = asked.options
+            allowance = budget.allow(**chosen.spending)
+            protocol = choose_within(asked.prepared.question, budget, allowance, **chosen.choice)
+            choose_route(protocol, asked.prepared.users, chosen.route)  # refuses what would fail while noise is drawn
             budget = budget.with_release(
                 Release(
-                    label=_label(given.label, f"{asked.statistic} of {asked.subject}", budget),
+                    label=_label(chosen.label, f"{asked.statistic} of {asked.subject}", budget),
                     statistic=asked.statistic,
                     subject=asked.subject,
                     protocol=protocol,
                     limit=budget.limit_after(allowance, protocol),
                     released_at=datetime.now(UTC).replace(microsecond=0),
                     share=allowance.share,
-                    secure=given.source.secure,
+                    secure=chosen.source.secure,
                     neighbours=asked.prepared.neighbours,
                 )
             )
@@ -451,9 +451,9 @@ class Session:
             estimate = run_prepared(
                 asked.prepared,
                 release.protocol,
-                estimator=asked.given.choice.get("estimator"),
-                route=asked.given.route,
-                source=asked.given.source,
+                estimator=asked.options.choice.get("estimator"),
+                route=asked.options.route,
+                source=asked.options.source,
             )
             estimates.append(replace(estimate, caveats=(*estimate.caveats, *self._caveats, self._context())))
             with self._changing():
@@ -493,11 +493,11 @@ class Session:
             )
         return self._table[values]
 
-    def _data(self, values: Any, given: _Given) -> dict[str, Any]:
+    def _data(self, values: Any, options: _Options) -> dict[str, Any]:
         """The options that describe the data; for a column of the session's table those of its users, too."""
         if self._rows_of_users is None or not isinstance(values, str):
-            return given.data
-        return self._rows_of_users.options() | given.data
+            return options.data
+        return self._rows_of_users.options() | options.data
 
     def _subject(self, values: Any) -> str:
         """The name of the column, if it has one."""
@@ -518,18 +518,18 @@ class Asked:
     statistic: str
     subject: str
     prepared: Prepared
-    given: _Given
+    options: _Options
 
 
-def _label(given: str | None, default: str, budget: Budget) -> str:
+def _label(label: str | None, default: str, budget: Budget) -> str:
     """The label of the next release, which no other has."""
     labels = {release.label for release in budget.releases}
-    if given is not None:
-        if given in labels:
-            raise ParameterError(f"There is a release labelled {given!r} already; choose another label.")
-        return check_label("label", given)
+    if label is not None:
+        if label in labels:
+            raise ParameterError(f"There is a release labelled {label!r} already; choose another label.")
+        return check_label("label", label)
     numbered = (default if number == 1 else f"{default} ({number})" for number in itertools.count(1))
-    return next(label for label in numbered if label not in labels)
+    return next(name for name in numbered if name not in labels)
 
 
 def _shortened(subject: str) -> str:
@@ -538,17 +538,17 @@ def _shortened(subject: str) -> str:
     return printable if len(printable) <= _MAX_SUBJECT else f"{printable[: _MAX_SUBJECT - 3]}..."
 
 
-class _Given:
+class _Options:
     """The options of a question, by what they are about."""
 
     def __init__(self, options: SessionOptions) -> None:
-        known = SessionOptions.__annotations__.keys()
-        if unknown := sorted(options.keys() - known):
-            raise TypeError(f"There is no option {unknown[0]!r}; the options are {', '.join(sorted(known))}.")
-        given = dict(options)
-        self.label = cast("str | None", given.pop("label", None))
-        self.route = cast("str", given.pop("route", "auto"))
-        self.source = cast("RandomSource", given.pop("source", SYSTEM))
-        self.spending: dict[str, Any] = {key: given.pop(key) for key in ("share", "epsilon", "delta") if key in given}
-        self.choice: dict[str, Any] = {key: given.pop(key) for key in HowOptions.__annotations__ if key in given}
-        self.data: dict[str, Any] = given
+        valid = SessionOptions.__annotations__.keys()
+        if unknown := sorted(options.keys() - valid):
+            raise TypeError(f"There is no option {unknown[0]!r}; the options are {', '.join(sorted(valid))}.")
+        rest = dict(options)
+        self.label = cast("str | None", rest.pop("label", None))
+        self.route = cast("str", rest.pop("route", "auto"))
+        self.source = cast("RandomSource", rest.pop("source", SYSTEM))
+        self.spending: dict[str, Any] = {key: rest.pop(key) for key in ("share", "epsilon", "delta") if key in rest}
+        self.choice: dict[str, Any] = {key: rest.pop(key) for key in HowOptions.__annotations__ if key in rest}
+        self.data: dict[str, Any] = rest

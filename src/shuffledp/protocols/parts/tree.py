@@ -125,7 +125,7 @@ class TreeFit:
 
     @cached_property
     def _own_weights(self) -> list[Floats]:
-        """Per level, the weight of the own count in that estimate."""
+        """Per level, the weight of a node's own count in the estimate of the node."""
         own = [max(variance, _LEAST_VARIANCE) for variance in self.variances]
         return [below / variance for below, variance in zip(self._below, own, strict=True)]
 
@@ -187,8 +187,8 @@ class TreeFit:
             last = np.minimum(first + siblings, self.tree.sizes[level])
             inside = edges % self.tree.widths[level] > 0
             own = np.where(inside, below[np.minimum(node, len(below) - 1)], 0.0)
-            left, all_of_them = sums[node] - sums[first], sums[last] - sums[first]
+            left, total = sums[node] - sums[first], sums[last] - sums[first]
             mean = left + share * own
-            inner = np.where(inside, inner, 0.0) + left + share**2 * own - mean**2 / all_of_them
-            share = mean / all_of_them
+            inner = np.where(inside, inner, 0.0) + left + share**2 * own - mean**2 / total
+            share = mean / total
         return np.maximum(inner, 0.0)

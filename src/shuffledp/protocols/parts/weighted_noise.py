@@ -1,8 +1,9 @@
 """Weighted sums of noise: their variance, and bounds on their tails.
 
 Two bounds are offered. Bernstein's inequality needs the variance and the heaviest tail only. The other one inverts the
-characteristic function: it is nearly exact, and an upper bound still, because a small Gaussian number is added to the
-sum (what that may hide is added to the risk) and because what the finite Fourier sum folds back is bounded.
+characteristic function: it is nearly exact. It is still an upper bound, because the probability that the Gaussian
+smoothing of the sum changes the result is added to the risk, and because the aliasing of the finite Fourier series is
+bounded.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class WeightedNoise:
         return math.fsum(noise.variance * float((c**2).sum()) for noise, c in parts)
 
     def radius(self, risk: float) -> float:
-        """The sum lies above this with at most half of the risk, and below minus this too."""
+        """The sum exceeds this with probability at most risk / 2, and is below minus this with at most risk / 2."""
         deviation = math.sqrt(self.variance)
         if deviation == 0:
             return 0.0
@@ -188,7 +189,7 @@ def _grouped(coefficients: Floats) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def bernstein_radius(variance: Floats, tail: float, risk: float) -> Floats:
-    """A sum with this variance lies above the radius with at most half of the risk, and below minus it too."""
+    """A sum with this variance exceeds the radius with probability at most risk / 2, and so does its negative."""
     level = math.log(2 / risk)
     radius: Floats = tail * level + np.sqrt((tail * level) ** 2 + 2 * variance * level)
     return radius

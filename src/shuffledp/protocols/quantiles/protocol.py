@@ -1,4 +1,4 @@
-"""What the protocols for quantiles share: a value is counted on every level of a tree over ordered bins."""
+"""Base class of protocols for quantiles, which count a value on every level of a tree over ordered bins."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class QuantilesProtocol(IndexedProtocol):
 
     @abstractmethod
     def noises(self, users: int, tally: Tally | None = None) -> tuple[Noise, ...]:
-        """The noise of each level with so many users: as expected, or given what the tally says about it."""
+        """The noise of each level for this number of users: expected, or conditional on what the tally reveals."""
 
     def centred(self, tally: Tally) -> list[Floats]:
         """Unbiased counts of the cells of each level."""
@@ -131,7 +131,7 @@ class QuantilesProtocol(IndexedProtocol):
         return self.estimate(tally, estimator=estimator)
 
     def expected_error(self, *, estimator: str = "", confidence: float = 0.95) -> ExpectedError:
-        """The error of the numbers of users below edges: their root mean square, and the largest of them all."""
+        """The error of the numbers of users below the edges: the root mean square and the maximum over all edges."""
         check_estimator(estimator or self.estimators[0], self.estimators)
         check_confidence(confidence)
         noises = self.noises(self.users)

@@ -73,8 +73,8 @@ class UniformBlanketQuantiles(QuantilesProtocol):
     def cost(self) -> Cost:
         """Per level the own cell and the uniform ones."""
         mean = math.fsum(1 + blanket.mean for blanket in self.blankets)
-        most = sum(1 + blanket.whole + (blanket.rest.numerator > 0) for blanket in self.blankets)
-        return Cost(mean, most, self.message_format.bits)
+        max_messages = sum(1 + blanket.whole + (blanket.rest.numerator > 0) for blanket in self.blankets)
+        return Cost(mean, max_messages, self.message_format.bits)
 
     @property
     def min_messages_per_user(self) -> int:
@@ -89,16 +89,17 @@ class UniformBlanketQuantiles(QuantilesProtocol):
     def without_excess(self, tally: Tally) -> Tally:
         """Levels with more messages than their users send lose uniform ones, which leaves the estimates as they are."""
         levels = self.tree.levels_of(tally.counts)
-        limits = [most for _, most in self._sent_by(tally.users)]
-        if all(int(counts.sum()) <= most for counts, most in zip(levels, limits, strict=True)):
+        limits = [limit for _, limit in self._sent_by(tally.users)]
+        if all(int(counts.sum()) <= limit for counts, limit in zip(levels, limits, strict=True)):
             return tally
         parts = [
-            less_uniform(counts, max(0, int(counts.sum()) - most)) for counts, most in zip(levels, limits, strict=True)
+            less_uniform(counts, max(0, int(counts.sum()) - limit))
+            for counts, limit in zip(levels, limits, strict=True)
         ]
         return replace(tally, counts=np.concatenate(parts))
 
     def _sent_by(self, users: int) -> list[tuple[int, int]]:
-        """Per level, the fewest and the most messages of so many users."""
+        """Per level, the minimum and the maximum number of messages of this number of users."""
         fewest = [users * (1 + blanket.whole) for blanket in self.blankets]
         added = [users * (blanket.rest.numerator > 0) for blanket in self.blankets]
         return [(least, least + more) for least, more in zip(fewest, added, strict=True)]
@@ -151,11 +152,11 @@ class UniformBlanketQuantiles(QuantilesProtocol):
                 cells=len(tally.counts),
             )
         levels = zip(self.tree.levels_of(tally.counts), self._sent_by(tally.users), strict=True)
-        for level, (counts, (least, most)) in enumerate(levels):
+        for level, (counts, (fewest, limit)) in enumerate(levels):
             sent = int(counts.sum())
-            if not least <= sent <= most:
+            if not fewest <= sent <= limit:
                 raise ParameterError(
-                    f"{tally.users:,} users of this protocol send {least:,} to {most:,} messages about level "
+                    f"{tally.users:,} users of this protocol send {fewest:,} to {limit:,} messages about level "
                     f"{level + 1}, not {sent:,}.",
                     messages=sent,
                 )
