@@ -47,7 +47,12 @@ def test_json_has_the_composed_guarantee(plans):
 
 @pytest.mark.parametrize(
     "question",
-    [sdp.Histogram(users=25_000, domain_size=12), sdp.Mean(users=25_000, lower=0, upper=120)],
+    [
+        sdp.Count(users=25_000),
+        pytest.param(sdp.Histogram(users=25_000, domain_size=12), marks=pytest.mark.slow),
+        pytest.param(sdp.Mean(users=25_000, lower=0, upper=120), marks=pytest.mark.slow),
+    ],
+    ids=lambda question: question.name,
 )
 def test_every_plan_shows_a_year(question):
     for plan in sdp.plan(question, **TARGET):

@@ -46,15 +46,19 @@ def answered_twelve_times(epsilon):
     )
 
 
-@pytest.mark.parametrize("releases", [2, 40])
 @pytest.mark.parametrize(
-    ("question", "name", "settings"),
+    ("question", "name", "settings", "releases"),
     [
-        ("count", "balcer-cheu", COUNT),
-        ("count", "correlated-noise", COUNT),
-        ("count", "randomized-response", COUNT),
-        ("histogram", "uniform-blanket", HISTOGRAM),
-        ("sum", "split-and-mix", {"users": 25_000, "lower": 0, "upper": 120}),
+        ("count", "balcer-cheu", COUNT, 2),
+        ("count", "correlated-noise", COUNT, 2),
+        ("count", "randomized-response", COUNT, 40),
+        ("histogram", "uniform-blanket", HISTOGRAM, 40),
+        ("sum", "split-and-mix", {"users": 25_000, "lower": 0, "upper": 120}, 2),
+        pytest.param("count", "balcer-cheu", COUNT, 40, marks=pytest.mark.slow),
+        pytest.param("count", "correlated-noise", COUNT, 40, marks=pytest.mark.slow),
+        pytest.param("count", "randomized-response", COUNT, 2, marks=pytest.mark.slow),
+        pytest.param("histogram", "uniform-blanket", HISTOGRAM, 2, marks=pytest.mark.slow),
+        pytest.param("sum", "split-and-mix", {"users": 25_000, "lower": 0, "upper": 120}, 40, marks=pytest.mark.slow),
     ],
 )
 def test_the_composition_meets_the_target_within_one_per_cent(question, name, settings, releases):
@@ -87,7 +91,8 @@ def test_a_release_that_is_left_out_is_caught(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "rmse"), [("uniform-blanket", 24.0), ("balcer-cheu", 25.1), ("correlated-noise", 31.25)]
+    ("name", "rmse"),
+    [("uniform-blanket", 24.0), ("balcer-cheu", 25.1), pytest.param("correlated-noise", 31.25, marks=pytest.mark.slow)],
 )
 def test_errors_of_twelve_histograms_under_one_target(name, rmse):
     protocol = calibrate_within(find("histogram", name), HISTOGRAM, **TARGET, releases=12)
@@ -108,7 +113,7 @@ def test_options_are_passed_on():
     assert compose(protocol.guarantee.curve, 3).delta_at(1.0) <= 1e-8
 
 
-@pytest.mark.parametrize("share", [0.2, 0.9])
+@pytest.mark.parametrize("share", [0.2, pytest.param(0.9, marks=pytest.mark.slow)])
 def test_earlier_releases_are_counted(share):
     before = find("count", "balcer-cheu").calibrate(users=25_000, epsilon=share, delta=1e-8).guarantee.curve
     protocol = calibrate_within(find("histogram", "uniform-blanket"), HISTOGRAM, **TARGET, releases=2, before=before)

@@ -27,9 +27,10 @@ def test_a_share_stands_for_as_many_releases():
     assert chosen(HISTOGRAM, Budget(25_000, 1.0, 1e-8), share=1 / 12).name == "uniform-blanket"
 
 
-def test_a_tiny_share_is_planned_too():
-    count = sdp.Count(users=10**9)
-    assert chosen(count, Budget(10**9, 1.0, 1e-8), share=1e-3).guarantee.epsilon == pytest.approx(1e-3)
+@pytest.mark.parametrize("protocol", ["balcer-cheu", pytest.param("best", marks=pytest.mark.slow)])
+def test_a_tiny_share_is_planned_too(protocol):
+    count, budget = sdp.Count(users=10**9), Budget(10**9, 1.0, 1e-8)
+    assert chosen(count, budget, share=1e-3, protocol=protocol).guarantee.epsilon == pytest.approx(1e-3)
 
 
 def test_an_estimator_that_the_best_protocol_does_not_have():

@@ -12,7 +12,7 @@ VALUES = [True] * 400 + [False] * 600
 
 def session(**options):
     started = sdp.Session(users=1_000, epsilon=1.0, delta=1e-6)
-    started.count(VALUES, share=0.25, label="<script>alert(1)</script>", **options)
+    started.count(VALUES, share=0.25, label="<script>alert(1)</script>", protocol="balcer-cheu", **options)
     started.count(VALUES, epsilon=0.5, protocol="cheu")
     return started
 

@@ -32,8 +32,8 @@ def new(**options):
 def test_one_session_of_every_question():
     """Five releases share all of the budget; estimates are of the same users, and the report names each of them."""
     session = new(releases=5)
-    count = session.count(BITS)
-    histogram = session.histogram(MODES, categories=["bus", "bike"])
+    count = session.count(BITS, protocol="balcer-cheu")
+    histogram = session.histogram(MODES, categories=["bus", "bike"], protocol="uniform-blanket")
     total = session.sum(MINUTES, lower=0, upper=120, protocol="split-and-mix")
     mean = session.mean(MINUTES, lower=0, upper=120, protocol="split-and-mix")
     quantiles = session.quantiles(MINUTES, lower=0, upper=120, bins=8, protocol="uniform-blanket", quantiles=[0.5])
@@ -248,7 +248,7 @@ def test_bins_and_variances():
 
 
 def test_labels_are_unique():
-    session = new()
+    session = new(adaptive=True)
     for _ in range(2):
         session.count(BITS, share=0.25, protocol="balcer-cheu")
     assert [release.label for release in session.releases] == ["count of values", "count of values (2)"]
@@ -344,7 +344,7 @@ def test_a_kill_before_noise_is_drawn_does_not_lose_the_release(tmp_path):
 def test_two_processes_share_one_budget(tmp_path):
     """Every release of both is recorded, and none is made beyond the budget."""
     path = tmp_path / "session.json"
-    new(path=path)
+    new(path=path, adaptive=True)
     running = [program(path, "run", "3") for _ in range(2)]
     errors = [process.communicate(timeout=DEADLINE_SECONDS)[1].decode() for process in running]
     refused = [error for error in errors if error]
@@ -357,7 +357,7 @@ def test_two_processes_share_one_budget(tmp_path):
 
 
 def test_threads_share_one_budget():
-    session = new()
+    session = new(adaptive=True)
     refused = []
 
     def ask():
