@@ -16,9 +16,13 @@ MAX_USERS = 10**15
 
 
 def check_real(name: str, value: object) -> None:
-    """Reject what is not a real number: a string, None, a complex number."""
+    """Reject what is not a real number: a string, None, a complex number, or an integer that no float can be."""
     if not isinstance(value, Real):
         raise ParameterError(f"{name} must be a number, not {_shown(value)}.")
+    try:
+        float(value)
+    except OverflowError:
+        raise ParameterError(f"{name} is too large to compute with.") from None
 
 
 def check_epsilon(epsilon: float) -> None:

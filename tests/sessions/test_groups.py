@@ -345,3 +345,17 @@ def test_ten_thousand_groups():
     assert list(estimate.too_few.values()).count(1) == (sizes == 1).sum()
     assert all(abs(each.value - each.users) < 60 for each in estimate.released.values())
     assert len(estimate.to_frame()) == 10_000
+
+
+@pytest.mark.parametrize("second", ["x", "y"])
+def test_public_groups_do_not_depend_on_values(second):
+    """Users with a row in either group: the sizes are released, so distinct values must not decide who is in which."""
+    users = 600
+    ids, groups = [*range(users)] * 2, ["a"] * users + ["b"] * users
+    values = ["x"] * users + [second] * users
+    estimate = sdp.histogram(
+        values, user=ids, pick="value", group_by=groups, categories=["x", "y"], epsilon=3, delta=1e-4
+    )
+    size = estimate.size("a").value  # binomial: outside with probability 1e-9
+    assert 225 < size < 375
+    assert size + estimate.size("b").value == users

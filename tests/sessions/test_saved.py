@@ -189,3 +189,44 @@ def test_a_file_with_more_than_its_budget_is_read_and_nothing_more_is_released(d
     protocol = sdp.BalcerCheuCount.calibrate(**TARGET)
     with pytest.raises(BudgetError, match="would be spent"):
         read.with_release(release("more", "count", protocol, 0.8))
+
+
+def test_a_session_that_does_not_exist_leaves_no_lock(tmp_path):
+    with pytest.raises(DataError, match="Cannot read the session"):
+        sdp.Session.load(tmp_path / "session.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_symbolic_link_leads_to_the_same_budget(budget, tmp_path):
+    path, link = tmp_path / "session.json", tmp_path / "link.json"
+    SessionFile(path).create(budget)
+    link.symlink_to(path)
+    SessionFile(link).write(budget.finished(0))
+    assert link.is_symlink()
+    assert SessionFile(path).read().releases[0].finished
+
+
+def test_a_file_with_several_hard_links_is_refused(budget, tmp_path):
+    """A write would replace one of them, and the other would still have the whole budget."""
+    path = tmp_path / "session.json"
+    file = SessionFile(path)
+    file.create(budget)
+    (tmp_path / "other.json").hardlink_to(path)
+    for opened in (file, SessionFile(tmp_path / "other.json")):
+        with pytest.raises(DataError, match="2 hard links"):
+            opened.read()
+
+
+def without_releases(document):
+    document["releases"] = []
+
+
+@pytest.mark.parametrize("change", [without_releases, lambda d: d.update(epsilon=50.0)], ids=["restored", "replaced"])
+def test_a_file_that_forgets_what_was_spent_is_refused(change, budget, document, tmp_path):
+    path = tmp_path / "session.json"
+    file = SessionFile(path)
+    file.create(budget)
+    change(document)
+    path.write_bytes(encoded(document))
+    with pytest.raises(DataError, match=r"restored or replaced\. Nothing was released"):
+        file.updated(budget)

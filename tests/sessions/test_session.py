@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -409,3 +410,34 @@ def test_complete_rows_and_columns_have_a_short_repr():
     table = sdp.complete({"mode": ["bus", None], "minutes": [1.0, 2.0]}, ["mode", "minutes"])
     assert repr(table) == "CompleteTable(mode, minutes; 1 rows, 1 left out)"
     assert "lambda" not in repr(sdp.read_files("survey.csv")["mode"])
+
+
+def test_a_restored_file_does_not_give_back_what_was_spent(tmp_path):
+    path = tmp_path / "session.json"
+    session = new(path=path)
+    empty = path.read_bytes()
+    session.count(BITS, share=0.5, protocol="balcer-cheu")
+    path.write_bytes(empty)
+    with pytest.raises(DataError, match="restored or replaced"):
+        session.count(BITS, share=0.5, protocol="balcer-cheu")
+    assert len(session.releases) == 1
+
+
+def test_a_forked_process_does_not_spend_a_budget_in_memory(monkeypatch):
+    session = new()
+    monkeypatch.setattr(session_module.os, "getpid", lambda: 0)
+    with pytest.raises(BudgetError, match="in the memory of another process"):
+        session.count(BITS, share=0.5, protocol="balcer-cheu")
+    assert not session.releases
+
+
+@pytest.mark.parametrize("epsilon", [np.float32(2), Fraction(2), 2])
+def test_every_type_of_number_is_saved(epsilon, tmp_path):
+    sdp.Session(users=2_000, epsilon=epsilon, delta=1e-6, path=tmp_path / "session.json")
+    assert sdp.Session.load(tmp_path / "session.json").epsilon == 2
+
+
+def test_a_setting_that_could_not_be_read_again_is_refused(tmp_path):
+    with pytest.raises(ParameterError, match="adaptive must be True or False, not 'yes'"):
+        new(adaptive="yes", path=tmp_path / "session.json")
+    assert not (tmp_path / "session.json").exists()

@@ -111,6 +111,8 @@ class Categories(_CategoricalDomain):
         """The categories in the order given."""
         if isinstance(names, str):
             raise DomainError(f"Categories are a list of names, not the single string {names!r}.")
+        if not isinstance(names, Iterable):
+            raise DomainError(f"Categories are a list of names, not an object of type {type(names).__name__}.")
         return cls(tuple(names))
 
     @classmethod

@@ -117,7 +117,8 @@ class GroupedColumn:
                 missing=missing,
             )
         if column.users is not None:
-            chosen = one_row_per_user(column.users, rows, values, column.missing_rules, present)
+            public = groups if self.listed is None else None
+            chosen = one_row_per_user(column.users, rows, values, column.missing_rules, present, public)
         else:
             chosen = np.flatnonzero(present)
         if len(chosen) == 0:

@@ -121,7 +121,10 @@ def _strings(values: Any, name: str) -> pa.Array:
                 "date."
             )
         strings.append(string)
-    return pa.array(strings, type=pa.string())
+    try:
+        return pa.array(strings, type=pa.string())
+    except UnicodeEncodeError:
+        raise DataError(f"{name} holds a string that is not valid Unicode.") from None
 
 
 def _is_missing(value: object) -> bool:

@@ -103,8 +103,13 @@ def one_row_per_user(
     values: NDArray[Any],
     rules: MissingRules,
     among: NDArray[np.bool_] | None = None,
+    groups: NDArray[np.int32] | None = None,
 ) -> NDArray[np.int64]:
-    """The numbers of the chosen rows, one per user, among all rows or some of them."""
+    """The numbers of the chosen rows, one per user, among all rows or some of them.
+
+    If the group of each row is given, a user's group is that of a row chosen regardless of values: it is public, so it
+    must not depend on how many distinct values the user has.
+    """
     user_of = _user_of_each_row(users, rows, rules)
     keys, present = _order_keys(users, rows, rules)
     eligible = user_of != MISSING
@@ -114,6 +119,11 @@ def one_row_per_user(
     if len(candidates) == 0:
         raise DataError("No row has a user id, so there are no users.")
     if users.pick == "value":
+        if groups is not None:
+            of_user = np.empty(int(user_of.max()) + 1, dtype=groups.dtype)
+            first = choose_rows(user_of, candidates, source=users.source)
+            of_user[user_of[first]] = groups[first]
+            candidates = candidates[groups[candidates] == of_user[user_of[candidates]]]
         candidates = _first_of_each_value(user_of, values, candidates)
     return choose_rows(user_of, candidates, keys, source=users.source)
 

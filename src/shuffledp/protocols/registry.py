@@ -119,7 +119,7 @@ def find(question: str, name: str) -> type[Protocol]:
     >>> sdp.find("histogram", "uniform-blanket").name
     'uniform-blanket'
     """
-    name = name.removeprefix(f"{question}/")
+    name = str(name).removeprefix(f"{question}/")
     named = PROTOCOLS.get(question)
     if named is None:
         raise UnknownNameError(f"There is no question {question!r}; choose one of {', '.join(PROTOCOLS)}.")

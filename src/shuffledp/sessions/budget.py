@@ -119,6 +119,10 @@ class Budget:
         check_target(self.epsilon, self.delta)
         check_users(self.users, self.honest_fraction)
         Limits(trust=self.trust)
+        if not isinstance(self.adaptive, bool):
+            raise ParameterError(f"adaptive must be True or False, not {self.adaptive!r}.")
+        for name in ("epsilon", "delta", "honest_fraction"):  # other types of numbers are not JSON
+            object.__setattr__(self, name, float(getattr(self, name)))
         if not self.adaptive and self.delta < CERTIFIED_DOWN_TO:
             raise ParameterError(
                 f"The composition of releases is certified for delta >= {CERTIFIED_DOWN_TO:g}; got {self.delta:g}.",

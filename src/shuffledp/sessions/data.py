@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -125,6 +125,8 @@ def _described(
     group_by: Any = None,
 ) -> tuple[AnyColumn, str]:
     """The column, and the name of the column of groups in its table; empty if there are none."""
+    if not isinstance(missing, Iterable):
+        raise ParameterError(f"`missing` is a string or a list of strings, not {missing!r}.")
     markers = (missing,) if isinstance(missing, str) else tuple(missing)
     if user is None and (pick != "row" or order_by is not None or drop_missing_users):
         raise ParameterError(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from shuffledp.checks import check_real
 from shuffledp.domain import Bins, Categories, DiscreteDomain, Edges, Periods
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.text_values import parse_number
@@ -72,6 +73,7 @@ def _bins(bins: int | Sequence[float], lower: Bound | None, upper: Bound | None)
 def _number(bound: Bound | None, name: str) -> float | None:
     number = parse_number(bound) if isinstance(bound, str) else bound
     if isinstance(number, (int, float, np.integer, np.floating)):
+        check_real(name, number)
         return float(number)
     if bound is None:
         return None

@@ -114,7 +114,12 @@ def prepare_quantiles(
 
 def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
     """Check the shares of users whose quantiles are asked for: distinct, strictly between 0 and 1."""
-    shares = tuple(float(share) for share in np.atleast_1d(quantiles))
+    try:
+        shares = tuple(float(share) for share in np.atleast_1d(quantiles))
+    except (TypeError, ValueError):
+        raise ParameterError("The quantiles are a list of numbers strictly between 0 and 1.") from None
+    if not shares:
+        raise ParameterError("There is no quantile to estimate: name at least one.")
     for share in shares:
         check_quantile(share)
     if len(set(shares)) < len(shares):

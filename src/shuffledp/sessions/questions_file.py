@@ -17,6 +17,7 @@ from shuffledp.sessions.saved import check_label
 
 MAX_QUESTIONS_BYTES = 1 << 24
 _ROUNDING = 1e-9  # of shares
+_LARGEST_INTEGER = 10**300  # a float
 _SESSION = {
     "epsilon": "number",
     "delta": "number",
@@ -103,7 +104,7 @@ def read_questions(content: bytes, name: str) -> QuestionsFile:
         raise DataError(f"{name} is too large for a file of questions; the limit is {MAX_QUESTIONS_BYTES:,} bytes.")
     try:
         document = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of bytes, of TOML, or of an integer of thousands of digits
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ParameterError(f"{name} is not valid TOML: {' '.join(reason.split())}.") from None
     try:
@@ -223,7 +224,9 @@ def _require(content: Mapping[str, Any], keys: tuple[str, ...] | list[str], wher
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) < _LARGEST_INTEGER
 
 
 def _is_integer(value: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -62,7 +63,8 @@ class SessionFile:
     """The file of a session; whoever changes it holds its lock, ``PATH.lock``, which another process waits for."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        # releases through a symbolic link must change the file itself, under the same lock
+        self.path = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
         self._content = b""
         """The content as it was last read or written."""
 
@@ -83,8 +85,21 @@ class SessionFile:
         return parse_session(self._content, str(self.path))
 
     def updated(self, budget: Budget) -> Budget:
-        """The given budget, unless the file has changed since it was read or written: then that in the file."""
-        return budget if self._read() == self._content else self.read()
+        """The given budget, unless the file has changed since it was read or written: then that in the file.
+
+        DataError if that one does not continue the given one: a file that was restored or replaced forgets what was
+        spent.
+        """
+        if self._read() == self._content:
+            return budget
+        read = self.read()
+        if not _continues(read, budget):
+            raise DataError(
+                f"{self.path} does not record all releases of this session: it was restored or replaced. "
+                "Nothing was released.",
+                path=str(self.path),
+            )
+        return read
 
     def write(self, budget: Budget) -> None:
         """Replace the content durably: after this, a crash does not lose a release."""
@@ -107,7 +122,14 @@ class SessionFile:
             yield
 
     def _read(self) -> bytes:
-        return read_limited(self.path, MAX_SESSION_BYTES, "session")
+        content = read_limited(self.path, MAX_SESSION_BYTES, "session")
+        if (links := self.path.stat().st_nlink) > 1:  # a write replaces one of them only
+            raise DataError(
+                f"{self.path} is one of {links:,} hard links to one session, which would each spend its budget; "
+                "remove the others.",
+                path=str(self.path),
+            )
+        return content
 
 
 def session_content(budget: Budget) -> bytes:
@@ -241,6 +263,17 @@ def _release_document(release: Release) -> dict[str, Any]:
         "neighbours": release.neighbours,
         "protocol": to_document(protocol),
     }
+
+
+def _continues(later: Budget, earlier: Budget) -> bool:
+    """Whether the later budget has the settings and all releases of the earlier one, finished or not."""
+    made = replace(later, releases=later.releases[: len(earlier.releases)])
+    return bool(_unfinished(made) == _unfinished(earlier))
+
+
+def _unfinished(budget: Budget) -> Any:
+    releases = (replace(release, finished=False) for release in budget.releases)
+    return json.loads(session_content(replace(budget, announced=None, releases=tuple(releases))))
 
 
 def _check_keys(content: Any, keys: tuple[str, ...], name: str) -> None:

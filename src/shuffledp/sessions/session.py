@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, Unpack, cast
 
 from shuffledp.checks import check_confidence
 from shuffledp.domain import DEFAULT_BINS, DiscreteDomain
-from shuffledp.errors import OutputError, ParameterError
+from shuffledp.errors import BudgetError, OutputError, ParameterError
 from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
 from shuffledp.extras import check_extra
@@ -112,6 +113,7 @@ class Session:
         self._lock = threading.RLock()
         self._budget = Budget(users, epsilon, delta, honest_fraction, trust, adaptive, releases)
         self._file: SessionFile | None = None
+        self._process = os.getpid()
         self._table: Any = None
         self._rows_of_users: RowsOfUsers | None = None
         self._caveats: tuple[str, ...] = ()
@@ -162,8 +164,7 @@ class Session:
     def load(cls, path: str | Path) -> Self:
         """The session that a file records; its further releases are recorded there too."""
         file = SessionFile(path)
-        with file.locked():
-            budget = file.read()
+        budget = file.read()  # without the lock, which would leave its file beside one that does not exist
         session = cls(users=budget.users, epsilon=budget.epsilon, delta=budget.delta, adaptive=budget.adaptive)
         session._budget, session._file = budget, file
         return session
@@ -471,6 +472,11 @@ class Session:
         """Hold the locks under which the budget changes, and take over what another process has released meanwhile."""
         with self._lock:
             if self._file is None:
+                if os.getpid() != self._process:
+                    raise BudgetError(
+                        "This session is in the memory of another process, which does not learn what is spent here: "
+                        "record it in a file (path=PATH) to use it from several. Nothing was released."
+                    )
                 yield
                 return
             with self._file.locked():
