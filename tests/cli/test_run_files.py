@@ -35,7 +35,8 @@ def users(done):
 def test_dialects(shuffledp):
     Path("a.csv").write_bytes("1;Fuß;1,5\n2;Bus;2\n".encode("cp1252") * 300)
     dialect = ("--delimiter", ";", "--encoding", "cp1252", "--no-header", "--decimal", ",")
-    done = shuffledp("run", "mean", "a.csv", "--column", "3", "--lower", 0, "--upper", 4, *dialect, *TARGET)
+    bounds = ("--lower", 0, "--upper", 4, "--protocol", "split-and-mix")
+    done = shuffledp("run", "mean", "a.csv", "--column", "3", *bounds, *dialect, *TARGET)
     assert users(done) == 600
     assert abs(done.json["value"] - 1.75) < 1
     done = shuffledp("run", "histogram", "a.csv", "--column", "2", "--domain", "Fuß,Bus", *dialect, *TARGET)

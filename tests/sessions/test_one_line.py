@@ -37,7 +37,7 @@ def test_every_kind_of_column_is_the_same_histogram():
 
 
 def test_every_kind_of_column_is_the_same_mean():
-    options = {"lower": 0, "upper": 10, "protocol": "cheu", **TARGET}
+    options = {"lower": 0, "upper": 10, "protocol": "split-and-mix", **TARGET}
     wanted = sdp.mean(NUMBERS, source=sdp.InsecureSeededRandomness(7), **options).value
     kinds = [*columns(NUMBERS), [decimal.Decimal(str(number)) for number in NUMBERS]]
     kinds += [pd.array(NUMBERS, dtype="Float64"), np.array(NUMBERS, dtype=np.float32)]

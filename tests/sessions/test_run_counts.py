@@ -87,7 +87,7 @@ def test_counts_of_numbers(mean, quantiles):
 
 
 def test_large_counts_need_no_memory():
-    protocol = sdp.plan(sdp.Histogram(10**9, categories=MODES), **TARGET).best
+    protocol = sdp.find("histogram", "correlated-noise").calibrate(users=10**9, categories=MODES, **TARGET)
     estimate = sdp.run_counts({"bus": 9 * 10**8, "bike": 10**8}, protocol)
     assert abs(estimate.counts[0] - 9 * 10**8) < 10**5
 
