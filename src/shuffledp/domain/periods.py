@@ -64,7 +64,8 @@ class Periods(DiscreteDomain):
             return
         if self.lower is None or self.upper is None:
             raise DomainError(
-                f"Periods by {self.by} need a first and a last date, which are public: give lower and upper."
+                f"Periods by {self.by} need a first and a last date, which are public: give `lower=DATE` and "
+                "`upper=DATE`."
             )
         if not self.lower[:10] <= self.upper[:10]:
             raise DomainError(f"The lower bound must not lie after the upper one, not {self.lower} and {self.upper}.")

@@ -253,7 +253,10 @@ class NumberEncoder(_RangeEncoder):
 
     @property
     def _advice(self) -> str:
-        advice = "" if self._clip or self._interval.whole else "; `clip=True` clips numbers to the nearer bound"
+        can_clip = not (self._clip or self._interval.whole) and any(
+            parse_number(value) is not None for value in self.examples
+        )
+        advice = "; `clip=True` clips numbers to the nearer bound" if can_clip else ""
         return f"The domain is {self._interval.description}{advice}"
 
 

@@ -120,8 +120,9 @@ class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
             return "NOT PRIVATE: the noise came from a fixed seed; do not release this result."
         if self.guarantee is None:
             return " ".join(("Only the numbers of users are shown, which are public.", *self.caveats))
-        larger = [] if self.private or len(self.released) < 2 else ["Each group needs its own number of such users."]
-        return " ".join((self.guarantee.sentence(), *larger, *self.caveats))
+        several = not self.private and len(self.released) > 1
+        numbers = ["These numbers are those of the smallest group; every other group has its own."] if several else []
+        return " ".join((self.guarantee.sentence(), *numbers, *self.caveats))
 
     def __repr__(self) -> str:
         shown = []

@@ -12,7 +12,7 @@ from shuffledp.lab.studies import registry, reproduce, reproduce_all
 from shuffledp.lab.studies import reproduce as package_reproduce
 from shuffledp.lab.studies.checks import at_most
 from shuffledp.lab.studies.registry import STUDIES, find_study
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
+from shuffledp.lab.studies.study import Figure, Outcome, ResultTable, Settings, Study, curve_figure
 from shuffledp.randomness import Dyadic, bernoulli
 
 BLANK = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect fill="paper" width="9" height="9"/></svg>'
@@ -36,7 +36,7 @@ def small(name="small", *, value=1.0, fail=None, drawn=True):
         if not drawn:
             draw = Figure("a line", lambda _, theme: BLANK.replace(b"paper", theme.background.encode()))
         rows = [{"x": 1, "y": settings.source.secure}, {"x": 10, "note": "<b>&"}]
-        return Outcome(["It is `flat`."], {"": Table.of(rows)}, [draw], [at_most("flat <i>", "here", value, 1.0)])
+        return Outcome(["It is `flat`."], {"": ResultTable.of(rows)}, [draw], [at_most("flat <i>", "here", value, 1.0)])
 
     return Study(name, "A <small> study", "Nobody (2020)", ["Something."], ["As it is."], measure)
 
@@ -171,7 +171,7 @@ def test_resuming_trusts_only_what_is_the_same(tmp_path, two, change):
 def test_a_seed_repeats_and_says_so(tmp_path):
     def measure(settings):
         return Outcome(
-            ["Tossed."], {"": Table({"coin": bernoulli(Dyadic(1, 1), 100, settings.source).tolist()})}, [], []
+            ["Tossed."], {"": ResultTable({"coin": bernoulli(Dyadic(1, 1), 100, settings.source).tolist()})}, [], []
         )
 
     coins = Study("coins", "Coins", "Nobody (2020)", ["Something."], ["As it is."], measure)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shuffledp.figures import LIGHT, Theme
 from shuffledp.figures import frontier as draw_frontier
 from shuffledp.lab.studies.checks import Check, at_least, at_most, equals, mean_square_agrees, rmse
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, span
+from shuffledp.lab.studies.study import Figure, Outcome, ResultTable, Settings, Study, span
 from shuffledp.lab.studies.token_checks import message_tally, noise_check, privacy_checks
 from shuffledp.planning import Histogram, Plan, Plans, plan
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram
@@ -75,7 +75,7 @@ def _measure(settings: Settings) -> Outcome:
         figures.append(_figure(plans, points, "" if number == 0 else f"n{_short(users)}-d{_short(size)}"))
     return Outcome(
         measured=_paragraphs(rows, whole),
-        tables={"": Table.of(rows), "messages": Table.of(whole)},
+        tables={"": ResultTable.of(rows), "messages": ResultTable.of(whole)},
         figures=figures,
         checks=checks,
     )

@@ -23,7 +23,7 @@ from shuffledp.figures import DARK, LIGHT, check_figure_packages, picture_of
 from shuffledp.lab.studies.checks import Check
 from shuffledp.lab.studies.page import Picture, index_page, study_page
 from shuffledp.lab.studies.registry import STUDIES, find_study
-from shuffledp.lab.studies.study import Outcome, Progress, Settings, Study, Table
+from shuffledp.lab.studies.study import Outcome, Progress, ResultTable, Settings, Study
 from shuffledp.output import write_all, write_whole
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 
@@ -236,7 +236,7 @@ def _stem(study: str, name: str) -> str:
     return f"{study}-{name}" if name else study
 
 
-def _as_csv(table: Table) -> bytes:
+def _as_csv(table: ResultTable) -> bytes:
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
     writer.writerow(table.columns)

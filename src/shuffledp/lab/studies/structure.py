@@ -37,7 +37,7 @@ from shuffledp.lab.structure.sampled_response import (
     thresholded_sample_pmf,
 )
 from shuffledp.lab.studies.checks import Check, at_least, at_most, equals
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
+from shuffledp.lab.studies.study import Figure, Outcome, ResultTable, Settings, Study, curve_figure
 from shuffledp.randomness.samplers import uniform_below
 
 _EXACT = "exact fractions"
@@ -75,7 +75,7 @@ def _measure(settings: Settings) -> Outcome:
             checks += _sampling(settings.pick(4, 6))
     return Outcome(
         _paragraphs(rows, overlaps, checks),
-        {"": Table.of(rows), "overlap": Table.of(overlaps)},
+        {"": ResultTable.of(rows), "overlap": ResultTable.of(overlaps)},
         [_epsilon_figure(settings), _overlap_figure(overlaps)],
         checks,
     )

@@ -46,7 +46,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Columns of equal length, by name."""
 
     columns: Mapping[str, Sequence[Any]]
@@ -57,7 +57,7 @@ class Table:
             raise ParameterError(f"The columns of a table have different lengths: {sorted(lengths)}.")
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Table:
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> ResultTable:
         """A table from rows; a column that a row lacks is empty there."""
         names = dict.fromkeys(name for row in rows for name in row)
         return cls({name: [row.get(name) for row in rows] for name in names})
@@ -121,7 +121,7 @@ class Outcome:
 
     measured: Sequence[str]
     """What was measured and the results, as paragraphs."""
-    tables: Mapping[str, Table]
+    tables: Mapping[str, ResultTable]
     """The data tables by name; the name of the main table is ``""``."""
     figures: Sequence[Figure]
     checks: Sequence[Check]

@@ -25,7 +25,7 @@ from shuffledp.lab.problems.sample_size import PaperSampleSize
 from shuffledp.lab.problems.solver import identified_rounds
 from shuffledp.lab.studies.checks import FALSE_ALARM, Check, at_most, equals, frequency, likely
 from shuffledp.lab.studies.integer_accountant import both_shown, item_missed
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure, span
+from shuffledp.lab.studies.study import Figure, Outcome, ResultTable, Settings, Study, curve_figure, span
 from shuffledp.lab.studies.token_checks import (
     constant_check,
     noise_check_of_rounds,
@@ -70,7 +70,7 @@ def _measure(settings: Settings) -> Outcome:
         checks += case_checks
     whole, whole_checks = _whole_domain(settings.part(0.95, 1.0))
     checks += _same_for_all_lengths(rows) + whole_checks
-    tables = {"": Table.of(rows), "messages": Table.of(whole)}
+    tables = {"": ResultTable.of(rows), "messages": ResultTable.of(whole)}
     return Outcome(_paragraphs(rows, whole), tables, [_figure(rows)], checks)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shuffledp.figures import Curve, Panel
 from shuffledp.lab.studies import token_checks
 from shuffledp.lab.studies.checks import Check, at_most, equals, exceeded_rarely, quantile, rarely
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure, span
+from shuffledp.lab.studies.study import Figure, Outcome, ResultTable, Settings, Study, curve_figure, span
 from shuffledp.messages import Tally
 from shuffledp.protocols.count.balcer_cheu import BalcerCheuCount, theorem_11_alpha
 
@@ -45,7 +45,7 @@ def _measure(settings: Settings) -> Outcome:
     ]
     return Outcome(
         measured=_paragraphs(rows, whole, rounds),
-        tables={"": Table.of(rows), "messages": Table.of(whole)},
+        tables={"": ResultTable.of(rows), "messages": ResultTable.of(whole)},
         figures=[_figure(rows)],
         checks=checks,
     )

@@ -14,7 +14,7 @@ from shuffledp.figures import Curve, Panel
 from shuffledp.lab.studies import token_checks
 from shuffledp.lab.studies.checks import Check, at_most, equals, exceeded_rarely, quantile
 from shuffledp.lab.studies.largest_errors import held_quantile
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure, span
+from shuffledp.lab.studies.study import Figure, Outcome, ResultTable, Settings, Study, curve_figure, span
 from shuffledp.messages import Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.protocols.histogram.balcer_cheu import BalcerCheuHistogram, theorem_12_alpha
@@ -90,7 +90,7 @@ def _measure(settings: Settings) -> Outcome:
     ]
     return Outcome(
         measured=_paragraphs(rows, whole),
-        tables={"": Table.of(rows), "messages": Table.of(whole)},
+        tables={"": ResultTable.of(rows), "messages": ResultTable.of(whole)},
         figures=[_domain_figure(rows[: 2 * len(across)]), _grid_figure(rows[2 * len(across) :])],
         checks=checks,
     )

@@ -14,7 +14,7 @@ from shuffledp.lab.studies.amplification.lower_bounds import (
     two_answers_lower_bound,
 )
 from shuffledp.lab.studies.checks import FALSE_ALARM, Check, at_least, at_most
-from shuffledp.lab.studies.study import Outcome, Settings, Study, Table
+from shuffledp.lab.studies.study import Outcome, ResultTable, Settings, Study
 from shuffledp.privacy.amplification import METHODS, BlanketCurve
 from shuffledp.privacy.audit import Evidence, learn_threshold
 from shuffledp.randomness import Dyadic, bernoulli, binomial
@@ -38,10 +38,10 @@ def _measure(settings: Settings) -> Outcome:
     return Outcome(
         measured=_paragraphs(rows, audited, channels, examples),
         tables={
-            "": Table.of(rows),
-            "audit": Table.of(audited),
-            "few-users": Table.of(channels),
-            "examples": Table.of(examples),
+            "": ResultTable.of(rows),
+            "audit": ResultTable.of(audited),
+            "few-users": ResultTable.of(channels),
+            "examples": ResultTable.of(examples),
         },
         figures=figures(
             rows, audited, examples, user_counts=_USER_COUNTS, local_epsilons=_LOCAL_EPSILONS, delta=_DELTA

@@ -8,7 +8,7 @@ from typing import Any
 from shuffledp.lab.bounds.hyperbolic import crossing, least_m
 from shuffledp.lab.bounds.single_message import count_users_least
 from shuffledp.lab.studies.bounds import constants, means, one_message
-from shuffledp.lab.studies.study import Outcome, Settings, Study, Table
+from shuffledp.lab.studies.study import Outcome, ResultTable, Settings, Study
 
 Row = dict[str, Any]
 
@@ -32,14 +32,14 @@ def _measure(settings: Settings) -> Outcome:
     return Outcome(
         _paragraphs(bernoulli, planned, levels, separated, counts),
         {
-            "": Table.of(bernoulli),
-            "planned": Table.of(planned),
-            "histogram-or-mean": Table.of(levels),
-            "one-message": Table.of(histograms),
-            "separation": Table.of(separated),
-            "count": Table.of(counts),
-            "tanh": Table.of(surplus),
-            "theorem11": Table.of(failures),
+            "": ResultTable.of(bernoulli),
+            "planned": ResultTable.of(planned),
+            "histogram-or-mean": ResultTable.of(levels),
+            "one-message": ResultTable.of(histograms),
+            "separation": ResultTable.of(separated),
+            "count": ResultTable.of(counts),
+            "tanh": ResultTable.of(surplus),
+            "theorem11": ResultTable.of(failures),
         },
         [
             means.mean_figure(bernoulli),

@@ -17,7 +17,7 @@ from shuffledp.lab.studies.calibration.protocols import (
 )
 from shuffledp.lab.studies.calibration.rounds import count_rounds, histogram_rounds, message_rounds
 from shuffledp.lab.studies.checks import Check, at_least, at_most, equals
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure, span
+from shuffledp.lab.studies.study import Figure, Outcome, ResultTable, Settings, Study, curve_figure, span
 
 _USERS = 10_000_000
 """Large enough that Theorem 12 holds for every target up to epsilon 2."""
@@ -47,7 +47,7 @@ def _measure(settings: Settings) -> Outcome:
     checks += [check for row in protocols for check in checks_of_protocol(row)]
     return Outcome(
         measured=_paragraphs(rows, protocols, rounds),
-        tables={"": Table.of(rows), "protocols": Table.of(protocols), "rounds": Table.of(rounds)},
+        tables={"": ResultTable.of(rows), "protocols": ResultTable.of(protocols), "rounds": ResultTable.of(rounds)},
         figures=[
             _noise_figure(rows),
             _ratio_figure(rows),

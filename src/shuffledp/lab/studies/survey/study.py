@@ -10,7 +10,7 @@ import numpy as np
 
 from shuffledp.figures import Curve, Panel
 from shuffledp.lab.studies.checks import rmse
-from shuffledp.lab.studies.study import Figure, Outcome, Settings, Study, Table, curve_figure
+from shuffledp.lab.studies.study import Figure, Outcome, ResultTable, Settings, Study, curve_figure
 from shuffledp.lab.studies.survey.checks import RISK, checks_of_protocol, checks_of_rounds, hoeffding
 from shuffledp.lab.studies.survey.entries import BITS, DELTA, ENTRIES, EPSILON, NUMBERS, Entry, Measured, measured
 
@@ -44,10 +44,10 @@ def _measure(settings: Settings) -> Outcome:
     return Outcome(
         measured=_paragraphs(measurements, sweep, responses),
         tables={
-            "": Table.of(summary),
-            "points": Table.of([measurement.as_row() for measurement in measurements]),
-            "delta": Table.of([measurement.as_row() for measurement in sweep]),
-            "hoeffding": Table.of(responses),
+            "": ResultTable.of(summary),
+            "points": ResultTable.of([measurement.as_row() for measurement in measurements]),
+            "delta": ResultTable.of([measurement.as_row() for measurement in sweep]),
+            "hoeffding": ResultTable.of(responses),
         },
         figures=[_error_figure(measurements), _message_figure(measurements), _delta_figure(sweep)],
         checks=checks,

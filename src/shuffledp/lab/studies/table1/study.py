@@ -21,7 +21,7 @@ from shuffledp.lab.studies.checks import (
 )
 from shuffledp.lab.studies.integer_accountant import exponential_bounds
 from shuffledp.lab.studies.largest_errors import EmptyErrors, held_quantile
-from shuffledp.lab.studies.study import Outcome, Settings, Study, Table, span
+from shuffledp.lab.studies.study import Outcome, ResultTable, Settings, Study, span
 from shuffledp.lab.studies.table1.figures import large_figure, main_figure, message_figure, row_figure
 from shuffledp.lab.studies.table1.messages import message_checks, message_row
 from shuffledp.lab.studies.table1.rows import (
@@ -104,7 +104,7 @@ def _measure(settings: Settings) -> Outcome:
     ]
     return Outcome(
         measured=_paragraphs(rows, large, whole),
-        tables={"": Table.of(rows), "large": Table.of(large), "messages": Table.of(whole)},
+        tables={"": ResultTable.of(rows), "large": ResultTable.of(large), "messages": ResultTable.of(whole)},
         figures=[
             main_figure(rows, EPSILON, DELTA),
             row_figure(rows, max(row["users"] for row in rows)),
