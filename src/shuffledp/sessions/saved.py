@@ -60,7 +60,7 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class SessionFile:
-    """The file of a session; whoever changes it holds its lock, ``PATH.lock``, which another process waits for."""
+    """The file of a session; it is changed only under the lock ``PATH.lock``, for which other processes wait."""
 
     def __init__(self, path: str | Path) -> None:
         # releases through a symbolic link must change the file itself, under the same lock
@@ -133,7 +133,7 @@ class SessionFile:
 
 
 def session_content(budget: Budget) -> bytes:
-    """The JSON of a session's budget; refused if it could not be read again."""
+    """The JSON of a session's budget; refused if it is larger than the limit for reading."""
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -246,11 +246,6 @@ def _protocol(document: Any, statistic: str) -> Protocol:
 
 
 def _release_document(release: Release) -> dict[str, Any]:
-    protocol: Any = release.protocol
-    if isinstance(protocol, SumProtocol):
-        protocol = protocol.answering("sum")
-    if isinstance(protocol, HistogramProtocol) and protocol.categories is not None:
-        protocol = replace(cast("Any", protocol), categories=None)
     return {
         "label": release.label,
         "statistic": release.statistic,
@@ -261,7 +256,7 @@ def _release_document(release: Release) -> dict[str, Any]:
         "secure": release.secure,
         "finished": release.finished,
         "neighbours": release.neighbours,
-        "protocol": to_document(protocol),
+        "protocol": to_document(_without_names(release.protocol)),
     }
 
 
@@ -274,6 +269,15 @@ def _continues(later: Budget, earlier: Budget) -> bool:
 def _unfinished(budget: Budget) -> Any:
     releases = (replace(release, finished=False) for release in budget.releases)
     return json.loads(session_content(replace(budget, announced=None, releases=tuple(releases))))
+
+
+def _without_names(protocol: Protocol) -> Protocol:
+    """The protocol without the names of categories; that of a mean as that of the sum."""
+    if isinstance(protocol, SumProtocol):
+        return protocol.answering("sum")
+    if isinstance(protocol, HistogramProtocol) and protocol.categories is not None:
+        return cast("Protocol", replace(cast("Any", protocol), categories=None))
+    return protocol
 
 
 def _check_keys(content: Any, keys: tuple[str, ...], name: str) -> None:
@@ -317,7 +321,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a number of JSON")
+    raise ValueError(f"{constant} is not valid JSON")
 
 
 def _one_line(text: str) -> str:
