@@ -283,7 +283,7 @@ def test_a_seed_repeats_the_choice():
         ([1, 2, 3], None, "differ in their numbers of rows"),
         ([None, None], None, "2 user ids are missing"),
         ([1, 2], ["soon", "later"], "neither all numbers nor all dates"),
-        ([1, 2], [1, None], "1 value is missing in when, the order of rows"),
+        ([1, 2], [1, None], "1 value is missing in when, by which rows are ordered"),
         ([1, 2], [math.nan, math.nan], "2 values are missing in when"),
         ([1, 2], [True, False], "of type bool"),
         ([1, 2], [[1], [2]], "of type list"),

@@ -135,7 +135,7 @@ def test_content_that_is_no_session_is_refused_in_one_line(content):
 def test_a_nan_never_becomes_a_number(document):
     for key in ("epsilon", "delta", "honest_fraction"):
         content = encoded(document).replace(f'"{key}": '.encode(), f'"{key}": NaN, "was": '.encode(), 1)
-        with pytest.raises(DataError, match="NaN is not a number of JSON"):
+        with pytest.raises(DataError, match="NaN is not valid JSON"):
             parse_session(content, "session.json")
 
 

@@ -63,8 +63,8 @@ def restore_analyzer(
 ) -> None:
     """Restore a backup of an analyzer into its empty work directory.
 
-    Say of every task without an entry in the backup whether it was released since, by the first digits of its id.
-    Those that were count as spent, and no batch of them is released again.
+    For every task without an entry in the backup, say whether it was released since the backup, with the first digits
+    of its id. Tasks that were released count as spent, and no batch of them is released again.
 
     Example: shuffledp restore analyzer --config analyzer.toml --from backup-2026-11-16 --released 5d1ff4a0
     """
@@ -83,7 +83,7 @@ def restore_analyzer(
     if missing := [task for task in undecided_tasks(backup, tasks) if task.id not in decisions]:
         names = ", ".join(f"{task.id.hex()[:16]} ({task.name})" for task in missing)
         raise ParameterError(
-            f"These tasks may have been released since the backup; say --released or --unreleased of each: {names}."
+            f"These tasks may have been released since the backup; give --released or --unreleased for each: {names}."
         )
     counted = restore(backup, settings.work, tasks, decisions)
     if as_json:

@@ -102,9 +102,10 @@ def run_all(
     if questions.rows_of_users is not None:
         common |= questions.rows_of_users.options()
     asked = []
-    for number, each in enumerate(questions.questions, start=1):
-        with _naming(f"{plan}: question {number}, column {each.column}"):
-            asked.append(session.prepare(table[each.column], each.ask, cast("SessionOptions", each.options | common)))
+    for number, question in enumerate(questions.questions, start=1):
+        with _naming(f"{plan}: question {number}, column {question.column}"):
+            options = cast("SessionOptions", question.options | common)
+            asked.append(session.prepare(table[question.column], question.ask, options))
     with waiting("Calibrating every release"):
         planned = session.plan_all(asked)
     if plan_only:

@@ -53,11 +53,11 @@ class BinnedNumbers(DiscreteDomain):
         return ()
 
     def parse(self, text: str) -> float:
-        """The number that the string is; ``encode`` checks that it lies between the bounds."""
+        """The string as a number; ``encode`` checks that it lies between the bounds."""
         return self.interval.parse(text)
 
     def find(self, value: Any) -> int | None:
-        """The bin of the number that a string is; None if it is not a number between the bounds."""
+        """The index of the bin of a number, also as a string; None if it is not a number between the bounds."""
         number = parse_number(value) if isinstance(value, str) else value
         if number is None or self.interval.outside(np.array([number], dtype=np.float64))[0]:
             return None

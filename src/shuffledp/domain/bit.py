@@ -86,7 +86,7 @@ class EqualTo(Bit):
         return Categories.of([self.value])
 
     def lookup_names(self) -> tuple[str, ...]:
-        """Empty: no string means all other values."""
+        """Empty: there is no string for all other values."""
         return ()
 
     def find(self, value: str) -> int:

@@ -73,7 +73,7 @@ class _CategoricalDomain(DiscreteDomain):
         if others := [value for value in values if not isinstance(value, (str, Decimal)) and not is_number(value)]:
             return (
                 " A value is a string, a number or a boolean, not an object of type "
-                f"{type(others[0]).__name__}: give it as the category is written."
+                f"{type(others[0]).__name__}: give the name of a category."
             )
         if any(isinstance(value, (int, np.integer)) and not isinstance(value, bool) for value in values):
             return " The categories have names, so an integer is a value, not an index: give names."

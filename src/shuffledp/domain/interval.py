@@ -57,7 +57,7 @@ class Interval(Domain):
         return round(self.width) if self.whole else None
 
     def parse(self, text: str) -> float:
-        """The number that the string is; ``encode`` checks that it lies between the bounds."""
+        """The string as a number; ``encode`` checks that it lies between the bounds."""
         number = parse_number(text)
         if number is None:
             raise DomainError(f"A number is needed, not {text!r}.", value=text)

@@ -118,7 +118,7 @@ class Periods(DiscreteDomain):
         return ()
 
     def parse(self, text: str) -> np.datetime64:
-        """The date that the string is; ``encode`` checks that it lies between the bounds."""
+        """The string as a date; ``encode`` checks that it lies between the bounds."""
         date = parse_date(text, needs_time=self.needs_time)
         if date is None:
             example = "2024-05-31 18:30" if self.needs_time else "2024-05-31"
@@ -126,7 +126,7 @@ class Periods(DiscreteDomain):
         return date
 
     def find(self, value: Any) -> int | None:
-        """The index of the period of the date that a string is; None if it is not a date between the bounds."""
+        """The index of the period of a date, also as a string; None if it is not a date between the bounds."""
         date = parse_date(value, needs_time=self.needs_time) if isinstance(value, str) else value
         if date is None or np.isnat(date):
             return None
@@ -168,7 +168,7 @@ class Periods(DiscreteDomain):
 
 
 def parse_date(text: str, *, needs_time: bool = False) -> np.datetime64 | None:
-    """The local time that a string is, to the second; None if it is not a date, or has no time but needs one."""
+    """The string as a local time, to the second; None if it is not a date, or has no time but needs one."""
     match = _DATE.fullmatch(text.strip())
     if match is None or (needs_time and match[2] is None):
         return None
@@ -179,11 +179,11 @@ def parse_date(text: str, *, needs_time: bool = False) -> np.datetime64 | None:
 
 
 def _as_date(value: Any, *, needs_time: bool) -> np.datetime64:
-    """One value as a local time; not a time (NaT) if it is none."""
+    """One value as a local time; NaT if it is not a date."""
     nothing = np.datetime64("NaT", "s")
     if isinstance(value, str):
         date = parse_date(value, needs_time=needs_time)
-        return nothing if date is None else date  # the first second of 1970 is false
+        return nothing if date is None else date  # the first second of 1970 is falsy
     if isinstance(value, datetime.datetime):
         return nothing if value != value else np.datetime64(value.replace(tzinfo=None, microsecond=0), "s")
     if isinstance(value, datetime.date):

@@ -1,1 +1,1 @@
-"""Engines: where a round is run and its data are read; local is this process."""
+"""Engines: reading columns of files or of memory as counts, positions or values; local is this process."""

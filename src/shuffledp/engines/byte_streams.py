@@ -25,16 +25,17 @@ MAX_IN_MEMORY_BYTES = 1 << 30
 _MAX_XZ_MEMORY_BYTES = 1 << 28
 _PIECE_BYTES = 1 << 16
 _MAX_PIECE_BYTES = 1 << 24
-"""Memory is allocated for at most so many bytes at once: a hostile file may ask for more than it has."""
+"""Maximum number of bytes requested at once: a hostile file may declare more than it has."""
 _MAGIC_BYTES = 16
 _SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".xz": "xz", ".zip": "zip"}
 _ENCRYPTED = 0x1
 
 _read_inputs: WeakSet[Any] = WeakSet()
+"""Standard inputs that have been read: they cannot be read twice."""
 
 
 class ByteStream:
-    """Bytes that are read once; the first ones can be looked at before that."""
+    """A stream of bytes that can be read once; ``peek`` returns its next bytes without consuming them."""
 
     closed = False
 
@@ -45,7 +46,7 @@ class ByteStream:
         self._ahead = b""
 
     def peek(self, size: int) -> bytes:
-        """The first ``size`` bytes of what has not been read yet; fewer only if there are no more."""
+        """The next ``size`` bytes, which stay unread; fewer only if there are no more."""
         self._ahead = self._at_least(size)
         return self._ahead[:size]
 
@@ -56,7 +57,7 @@ class ByteStream:
         return content[:size]
 
     def _at_least(self, size: int) -> bytes:
-        """What has been looked at, and so much more that these are ``size`` bytes if there are as many."""
+        """The bytes that were peeked at, extended to ``size`` bytes unless the stream ends before."""
         pieces, length = [self._ahead], len(self._ahead)
         while length < size and (more := self._read(min(size - length, _MAX_PIECE_BYTES))):
             pieces.append(more)
@@ -64,11 +65,11 @@ class ByteStream:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def readable(self) -> bool:
-        """Whether it can be read: always; for libraries that ask."""
+        """True: part of the interface of files, which libraries ask for."""
         return True
 
     def close(self) -> None:
-        """Nothing: whoever opened the file closes it."""
+        """Do nothing: the file is closed where it was opened."""
 
     def everything(self, file: DataFile) -> Any:
         """All content, for random access: the file itself, or a copy in memory if it is not too large."""
@@ -182,7 +183,7 @@ class _Xz:
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes, and none only at the end."""
+        """At most ``size`` bytes; none at the end only."""
         try:
             while True:
                 if self._decompressor is None:
@@ -206,5 +207,6 @@ class _Xz:
             raise self._file.error("it is a damaged xz file, or needs too much memory") from None
 
     def _compressed_ended(self) -> bool:
+        """Read more compressed bytes; True if there are none."""
         self._rest = self._compressed(_PIECE_BYTES)
         return not self._rest

@@ -25,7 +25,7 @@ _BLOCK_BYTES = 1 << 22
 _MAX_HEADER_BYTES = 1 << 20
 """Maximum size of the header with the empty lines before it."""
 _END_OF_FILE = "end of file\x1a"
-"""Appended to a file: if it is not the last row, the file ends within a quoted field that contains rows."""
+"""Appended to a file as one more row; if it is not read as the last row, the file ends within a quoted field."""
 _DELIMITERS = ";\t|,"
 _WRONG_FIELDS = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 _NOT_UTF8 = re.compile(r"In CSV column #\d+: (?:Row #(\d+): )?CSV conversion error to string: invalid UTF8 data")
@@ -36,8 +36,8 @@ _TOO_LONG = "straddling object"
 class CsvFile:
     """A CSV file.
 
-    Every line after the header, or every line of a file without one, is a row, also an empty one, in which every field
-    is missing; the line break at the end of the last line does not begin another.
+    Every line after the header is a row; without a header, every line is. An empty line is a row in which every field
+    is missing. A line break at the end of the file does not begin another row.
     """
 
     file: DataFile
@@ -112,7 +112,7 @@ class CsvFile:
         return names or [str(position + 1) for position in range(count)]
 
     def _check_columns(self, columns: Sequence[str], names: list[str]) -> None:
-        """Refuse columns that the file does not have, with advice if the dialect may be another."""
+        """Refuse columns that the file does not have, with advice if the declared dialect may be wrong."""
         unknown = next((column for column in columns if column not in names), None)
         if unknown is not None and self.dialect.header:
             if len(names) == 1 and (likely := [mark for mark in _DELIMITERS if mark in names[0]]):
@@ -167,7 +167,7 @@ class CsvFile:
         )
 
     def _explained(self, message: str, columns: Sequence[str], names: list[str]) -> DataError:
-        """What is wrong with which row; Arrow's message would show the row."""
+        """The error with the number of the row, but without its content, which Arrow's message would quote."""
         if self.file.path is not None:
             message = self._message_with_row(columns, names) or message
         if match := _WRONG_FIELDS.match(message):

@@ -17,14 +17,14 @@ with extra("files", "Reading a table"):
     import pyarrow.compute as pc
 
 _PLAIN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2})?)?$"
-"""Dates that Arrow parses by the same rules."""
+"""Spelling of dates that Arrow parses by the same rules."""
 _WITH_TIME = r"^.{10}[ T]"
 
 
 def local_times(
     values: Any, missing: Categories | None = None, *, needs_time: bool = False
 ) -> tuple[Seconds, NDArray[np.bool_]]:
-    """Each value as a local time, not a time (NaT) if it is none, and which values are not missing."""
+    """Each value as a local time (NaT if it is not a date), and which values are not missing."""
     kind = values.type
     if missing is None and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         times = _seconds(pc.local_timestamp(values) if pa.types.is_timestamp(kind) and kind.tz else values)
@@ -38,9 +38,9 @@ def local_times(
             except pa.ArrowInvalid:  # such as the 30th of February
                 pass
     positions, distinct = distinct_strings(values, missing)
-    parsed = [None if each is None else parse_date(each, needs_time=needs_time) for each in distinct]
-    times = np.array([np.datetime64("NaT", "s") if each is None else each for each in parsed], dtype="datetime64[s]")
-    return times[positions], np.array([each is not None for each in distinct])[positions]
+    parsed = [None if string is None else parse_date(string, needs_time=needs_time) for string in distinct]
+    times = np.array([np.datetime64("NaT", "s") if time is None else time for time in parsed], dtype="datetime64[s]")
+    return times[positions], np.array([string is not None for string in distinct])[positions]
 
 
 def _seconds(values: Any) -> Seconds:

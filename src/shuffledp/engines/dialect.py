@@ -1,4 +1,4 @@
-"""How files of data are written: delimiter, encoding, header, decimal comma."""
+"""Dialects of data files: delimiter, encoding, header, decimal mark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_DELIMITERS = '"\r\n\0'
 
 @dataclass(frozen=True)
 class Dialect:
-    """What must be declared about files, since guessing it from private data could go wrong silently."""
+    """Properties of files that must be declared, since guessing them from private data could go wrong silently."""
 
     delimiter: str | None = None
     """The character between the fields of a CSV file; by default a comma, or a tab if the name has .tsv."""
@@ -55,7 +55,7 @@ def _is_delimiter(character: str) -> bool:
 
 
 def _encoding_name(encoding: str) -> str:
-    """The name by which Python lists the encoding; one that is unknown, or not of strings, is refused."""
+    """The name by which Python lists the encoding; one that is unknown, or does not encode strings, is refused."""
     try:
         name = codecs.lookup(encoding).name
         "a".encode(name)

@@ -24,7 +24,7 @@ with extra("files", "Reading a table"):
 
 MISSING = -1
 _SEVERAL_SPELLINGS = r"^[-+]?[0-9]+\.0+$|^(?i:true|false)$"
-"""What ``canonical_form`` changes."""
+"""Strings that ``canonical_form`` may change."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def index_distinct_values(batches: Sequence[Any], what: str, missing: Categories
 
 
 def _simple(values: Any, what: str) -> Any:
-    """The values as a type of which Arrow makes dictionaries; an error if they are lists or structs."""
+    """The values as a type that Arrow can dictionary-encode; an error if they are lists or structs."""
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.storage
     kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type

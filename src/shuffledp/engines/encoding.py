@@ -133,8 +133,8 @@ class IndexEncoder(Encoder):
         codes = self._codes(strings)
         if (codes < 0).any():
             rows = np.bincount(positions, minlength=len(strings))
-            for place in np.flatnonzero((codes < 0) & (rows > 0)).tolist():
-                codes[place] = self._provided_for(strings[place], int(rows[place]))
+            for position in np.flatnonzero((codes < 0) & (rows > 0)).tolist():
+                codes[position] = self._provided_for(strings[position], int(rows[position]))
         indices = codes[positions]
         encoded = indices >= 0
         return Encoded(indices) if encoded.all() else Encoded(indices[encoded], encoded)
@@ -146,10 +146,10 @@ class IndexEncoder(Encoder):
         if names is not None:
             exact = pc.fill_null(pc.index_in(pa.array(strings, type=pa.string()), value_set=names), _OUTSIDE)
             codes = exact.to_numpy(zero_copy_only=False).astype(np.int64)
-        for place in np.flatnonzero(codes < 0).tolist():
-            value = strings[place]
+        for position in np.flatnonzero(codes < 0).tolist():
+            value = strings[position]
             index = None if value is None else self._domain.find(value)
-            codes[place] = _MISSING if value is None else _OUTSIDE if index is None else index
+            codes[position] = _MISSING if value is None else _OUTSIDE if index is None else index
             if value is not None and not self._domain.is_named(value):
                 self.add_marker(value)
         return codes
@@ -209,7 +209,7 @@ class _RangeEncoder(Encoder):
 
     @abstractmethod
     def _codes(self, values: Any) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.bool_]]:
-        """The code of each row, any for rows without one; which rows are not missing; which of them are outside."""
+        """The code of each row (arbitrary if it has none), which rows have a value, and which values are outside."""
 
 
 class NumberEncoder(_RangeEncoder):
@@ -376,7 +376,7 @@ def distinct_values(batches: Iterable[pa.Array]) -> Categories:
 
 
 def natural_order(value: str) -> tuple[float, str]:
-    """Numbers by size, before anything else; the rest by name."""
+    """The sort key of a value: numbers come first, by size, then all others by name."""
     size = parse_number(value)
     return (math.inf if size is None else size, value)
 

@@ -40,7 +40,7 @@ class FileTable(Table):
     """
 
     paths: Paths
-    dialect: Dialect = Dialect()  # noqa: RUF009 - it cannot be changed
+    dialect: Dialect = Dialect()  # noqa: RUF009 - it is frozen
 
     def __post_init__(self) -> None:
         if isinstance(self.paths, (str, Path)):
@@ -104,9 +104,9 @@ def read_files(
 
     The files are CSV, Parquet, Arrow (Feather) or JSON lines, also compressed (gzip, bzip2, xz, zstd, lz4, or zip with
     one file), recognized by their content. ``paths`` is a path, a pattern such as ``data/*.csv``, ``-`` for standard
-    input, or a list of these. For files that are not as usual, say how: ``delimiter`` between fields, ``encoding``,
+    input, or a list of these. Declare what differs from the defaults: ``delimiter`` between fields, ``encoding``,
     ``header=False`` for CSV files without one, whose columns are "1", "2", ... or ``names``, and ``decimal=","`` where
-    1,5 means 1.5. Nothing of this is guessed.
+    1,5 means 1.5. None of this is guessed.
 
     >>> column = sdp.read_files("survey.csv")["mode"]
     >>> column.name
@@ -116,7 +116,7 @@ def read_files(
 
 
 def _reason(error: Exception) -> str:
-    """What a library says about a file, in one line without what it may quote."""
+    """The message of a library about a file: one short line of printable ASCII characters."""
     reason = " ".join(str(error).split()).rstrip(".")
     printable = "".join(character for character in reason if character.isascii() and character.isprintable())
     return printable[:_MAX_REASON] or type(error).__name__

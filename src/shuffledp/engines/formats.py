@@ -12,7 +12,7 @@ OFFICE_MEMBERS = {
     "[Content_Types].xml": "an Excel workbook or another Office document",
     "mimetype": "an OpenDocument spreadsheet or another document",
 }
-"""Members of zip archives that are documents."""
+"""Members by which zip archives that are documents are recognized."""
 
 _COMPRESSIONS = {
     b"\x1f\x8b": "gzip",
@@ -77,7 +77,7 @@ def compression(head: bytes) -> str | None:
 
 
 def binary_format(head: bytes, file: DataFile) -> Format | None:
-    """The format of a binary file of data; None if it may be text. Other binary files are refused by name."""
+    """The format of a binary file of data; None if it may be text. Refuses other binary formats, named in the error."""
     if head.startswith(b"PAR1"):
         return Format.parquet
     if head.startswith(b"PARE"):
@@ -95,7 +95,7 @@ def binary_format(head: bytes, file: DataFile) -> Format | None:
 
 
 def text_format(head: bytes, file: DataFile) -> Format:
-    """The format of a file of text in UTF-8, without its byte-order mark. Other kinds of text are refused by name."""
+    """The format of text in UTF-8 without its byte-order mark. Refuses other formats, named in the error."""
     start = head.lstrip()[:20].lower()
     kind = next((kind for magic, kind in _MARKUP.items() if start.startswith(magic)), None)
     if kind is not None:

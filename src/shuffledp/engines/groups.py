@@ -57,7 +57,7 @@ class Members:
 class GroupedColumn:
     """A column whose users belong to groups by the column ``by``: those that occur, or ``listed`` ones.
 
-    It is asked as a column is, answers for the users of all groups together, and then has their ``members``.
+    It has the methods of a column, which return results for the users of all groups together, and set ``members``.
     """
 
     required: ClassVar[str] = "a value or a group"
@@ -79,9 +79,9 @@ class GroupedColumn:
 
     @property
     def members(self) -> Members:
-        """The users of all groups, after a question was asked."""
+        """The users of all groups, after ``bits``, ``histogram`` or ``positions`` was called."""
         if self._members is None:
-            raise ValueError("The column was not asked yet.")
+            raise ValueError("The column has not been read yet: call bits, histogram or positions first.")
         return self._members
 
     def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
@@ -141,7 +141,7 @@ class GroupedColumn:
         return names, distinct.indices
 
     def _listed_groups(self, values: Any, indices: NDArray[np.int32], listed: Categories) -> NDArray[np.int32]:
-        """The same by the list of groups; a row of another group is an error."""
+        """The index of each row's group in the list of groups; a row of another group is an error."""
         used = np.unique(indices[indices != MISSING])
         encoder = CategoryEncoder(listed)
         encoded = encoder.encode(values.take(pa.array(used)))

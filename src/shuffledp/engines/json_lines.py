@@ -19,7 +19,7 @@ with extra("files", "Reading a data file"):
 _MAX_LINE_BYTES = 1 << 24
 _PIECE_BYTES = 1 << 20
 _LISTED_NAMES = 100
-"""Number of keys from which the error about an unknown column chooses."""
+"""About how many names of columns the error about an unknown column can list."""
 _CONSTANTS = {"NaN": None, "Infinity": "inf", "-Infinity": "-inf"}
 _NOT_AN_OBJECT = "is not a JSON object; one object per line is needed"
 
@@ -31,8 +31,8 @@ class _Pairs(list[tuple[str, Any]]):
 class JsonLines:
     """A file of JSON lines.
 
-    Every line is a row. A key is a column; its value is missing where the key is, and where it is null or NaN. Numbers
-    become strings as they are written, so that none is rounded.
+    Every line is a row. A key is a column; a value is missing if its key is absent, or if it is null or NaN. Numbers
+    become strings as they are written in the file, so that none is rounded.
     """
 
     def __init__(self, file: DataFile, dialect: Dialect) -> None:
@@ -100,7 +100,7 @@ class JsonLines:
 
 
 def _number_writer(decimal: str) -> Callable[[str], str]:
-    """Writes numbers as the strings of the file write them."""
+    """A function that spells a number with the decimal mark that strings of the file have."""
     return str if decimal == "." else lambda digits: digits.replace(".", decimal)
 
 

@@ -44,7 +44,7 @@ class Column:
     """Strings that mean a missing value, besides an empty field."""
     progress: Progress = field(default=lambda _: None, repr=False)
     remark: Callable[[str], None] = field(default=lambda _: None, repr=False)
-    """Called with remarks about the data, for whoever holds them: they are not private, so do not publish them."""
+    """Called with remarks for the holder of the data: they are not private and must not be published."""
     users: UserIds | None = None
     """The user ids of a table with several rows per user."""
 
@@ -66,7 +66,7 @@ class Column:
         return np.concatenate(parts)
 
     def bit_encoder(self, equals: str | None = None) -> Encoder:
-        """The encoder of yes and no, or of the value ``equals`` and others."""
+        """The encoder of yes and no, or of whether a value is ``equals``."""
         domain = BIT if equals is None else EqualTo(equals)
         return BitEncoder(domain, **self._rules(domain))
 
@@ -106,7 +106,7 @@ class Column:
         return counts
 
     def _encoded(self, encoder: Encoder) -> Iterator[Encoded]:
-        """The rows that have a code, batch by batch; DataError at the end if others are not provided for."""
+        """The rows that have a code, batch by batch; raises DataError at the end if others may not be left out."""
         if self.users is not None:
             yield Encoded(self._one_per_user(encoder, self.users))
             return
@@ -124,7 +124,7 @@ class Column:
     def collect(self, encoder: Encoder, **columns: str) -> EncodedRows:
         """All rows that have a code, with their user ids and other ``columns``, by their roles.
 
-        DataError if there are rows without a code that are not provided for.
+        Raises DataError if there are rows without a code that may not be left out.
         """
         roles = (self.users.columns if self.users is not None else {}) | columns
         rows = EncodedRows(roles)

@@ -1,4 +1,4 @@
-"""The files that a list of paths and patterns names, each once."""
+"""Paths and patterns of data files: the files that they name, without duplicates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DataFile:
         return 0 if self.path is None else self.path.stat().st_size
 
     def identity(self) -> tuple[int, ...] | None:
-        """Which file this is, and its version; None for standard input. What cannot be read is a DataError."""
+        """Device, inode, size and time of change; None for standard input. Raises DataError if it cannot be read."""
         if self.path is None:
             return None
         try:
@@ -54,7 +54,7 @@ class DataFile:
         except FileNotFoundError:
             raise self.error("there is no such file") from None
         except OSError as error:
-            raise self.error(error.strerror or "the operating system refuses") from None
+            raise self.error(error.strerror or "the operating system refused access") from None
         except ValueError:
             raise self.error("that is not a valid path") from None
         if not stat.S_ISREG(status.st_mode):
@@ -89,7 +89,7 @@ def data_files(paths: Paths) -> list[DataFile]:
 
 
 def files_shown(files: Sequence[DataFile]) -> str:
-    """The files in a word or two."""
+    """The name of a single file, or the number of files, for messages."""
     return files[0].name if len(files) == 1 else f"{len(files):,} files"
 
 

@@ -34,10 +34,10 @@ class PlainColumn:
     def histogram(self, domain: DiscreteDomain, *, other: str | None = None, clip: bool = False) -> NDArray[np.int64]:
         """The number of users per value of the domain; ``other`` counts values outside it, as for ``Column``."""
         if other is not None:
-            index = len(domain) if isinstance(domain, (BinnedNumbers, Periods)) else int(domain.encode(other))
-            found = (domain.find(value) for value in self.column)
-            indices = np.array([index if each is None else each for each in found], dtype=np.int64)
-            return self._counted(indices, max(len(domain), index + 1))
+            other_index = len(domain) if isinstance(domain, (BinnedNumbers, Periods)) else int(domain.encode(other))
+            indices = [domain.find(value) for value in self.column]
+            counted = np.array([other_index if index is None else index for index in indices], dtype=np.int64)
+            return self._counted(counted, max(len(domain), other_index + 1))
         if isinstance(domain, BinnedNumbers):
             return self._counted(domain.encode_all(self.column, clip=clip), len(domain))
         return self._counted(domain.encode_all(self.column), len(domain))

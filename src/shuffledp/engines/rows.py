@@ -32,11 +32,11 @@ class EncodedRows:
             batches.append(column if rows is None else column.filter(rows))
 
     def values(self) -> NDArray[Any]:
-        """The index or position of every row; to be asked for once."""
+        """The index or position of every row; call it once, since it releases the memory."""
         batches, self._values = self._values, []
         return np.concatenate(batches)
 
     def column(self, role: str) -> list[Any]:
-        """The batches of another column; to be asked for once, since they take much memory."""
+        """The batches of another column; call it once, since it releases the memory."""
         batches, self._columns[role] = self._columns[role], []
         return batches

@@ -41,9 +41,9 @@ def as_strings(values: Any, missing: Categories | None = None, *, any_spelling: 
 
 
 def distinct_strings(values: Any, missing: Categories | None = None) -> tuple[NDArray[np.int64], list[str | None]]:
-    """The distinct values as strings, the last of which is None for a missing value, and the position of each row's.
+    """The position of each row's value among the distinct ones, and these as strings, the last one None for missing.
 
-    Several of them may be the same string.
+    Several distinct values may be the same string.
     """
     _check_type(values.type)
     if pa.types.is_float16(values.type) or pa.types.is_string_view(values.type):  # Arrow has no dictionaries of these
@@ -63,7 +63,7 @@ def has_strings(kind: pa.DataType) -> bool:
 
 
 def swap_decimal_marks(strings: pa.Array) -> pa.Array:
-    """Numbers with a decimal comma as numbers with a point; what has a point is not a number any more."""
+    """Numbers with a decimal comma as numbers with a point; numbers with a point get a comma, and are not valid."""
     for mark, instead in ((".", "\0"), (",", "."), ("\0", ",")):
         strings = pc.replace_substring(strings, mark, instead)
     return strings

@@ -81,7 +81,7 @@ def check_column(column: str, names: Sequence[str], source: str) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first names, of which hostile files may have millions, or long ones."""
+    """The first names, shortened: hostile files may have millions of columns, or very long names."""
     shown = [
         name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}..." for name in names[:_SHOWN_COLUMNS]
     ]
@@ -89,8 +89,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def arrow_column(values: Any, name: str = "values") -> pa.ChunkedArray:
-    """A column in memory as Arrow has it; what is not one column is refused with a word on what to pass."""
-    _refuse_what_is_no_column(values, name)
+    """A column in memory as an Arrow array; anything but one column is refused, with advice on what to pass."""
+    _check_is_column(values, name)
     if isinstance(values, pa.ChunkedArray):
         return without_views(values)
     if isinstance(values, pa.Array):
@@ -106,7 +106,7 @@ def arrow_column(values: Any, name: str = "values") -> pa.ChunkedArray:
 
 
 def without_views(values: Any) -> Any:
-    """Views of strings, as polars has them, as strings: Arrow lacks functions of views, such as filters."""
+    """String views, which polars uses, as strings: Arrow lacks functions for views, such as filters."""
     return values.cast(pa.large_string()) if pa.types.is_string_view(values.type) else values
 
 
@@ -135,7 +135,7 @@ def _is_missing(value: object) -> bool:
     return str(value) in ("<NA>", "NaT")
 
 
-def _refuse_what_is_no_column(values: Any, name: str) -> None:
+def _check_is_column(values: Any, name: str) -> None:
     if isinstance(values, (str, bytes, PurePath)):
         raise ParameterError(
             f"{name} is one string, not a column of values. To read a file, give a column of it: "

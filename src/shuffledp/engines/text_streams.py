@@ -53,7 +53,7 @@ class _Decoded:
         self._lines, self._first, self._ended = 1, True, False
 
     def read(self, _: int) -> bytes:
-        """The next piece, of any size; none only at the end."""
+        """The next piece, of any size; empty at the end only."""
         content = ""
         while not content and not self._ended:
             piece = self._stream.read(_PIECE_BYTES)

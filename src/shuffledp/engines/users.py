@@ -1,7 +1,7 @@
 """One row of each user: contribution bounding for tables with several rows per user.
 
-The row of a user is chosen by that user's rows and secret randomness alone. So replacing all rows of one user replaces
-one value of the round, whatever their number, and the guarantee of the round is one per user.
+The choice depends on that user's rows and on secret randomness alone. So replacing all rows of one user, however many,
+replaces one value of the round, and the guarantee of the round holds per user.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class UserIds:
             raise ParameterError(f"There is no pick {self.pick!r}; choose one of {', '.join(PICKS)}.", pick=self.pick)
         if (self.pick == "latest") != (self.order_by is not None):
             raise ParameterError(
-                "The latest row of a user needs the column that says when it was: give `order_by=COLUMN`."
+                "Choosing the latest row of a user needs a column of numbers, dates or times: give `order_by=COLUMN`."
                 if self.order_by is None
-                else 'An order of rows is for choosing the latest one: give `pick="latest"` with it.'
+                else '`order_by=COLUMN` is for choosing the latest row of a user: give `pick="latest"` too.'
             )
 
     @property
@@ -147,15 +147,15 @@ def _user_of_each_row(users: UserIds, rows: EncodedRows, rules: MissingRules) ->
 def _order_keys(
     users: UserIds, rows: EncodedRows, rules: MissingRules
 ) -> tuple[NDArray[Any] | None, NDArray[np.bool_] | None]:
-    """The order of the rows, and which rows have a place in it; None if any row will do."""
+    """The sort key of each row, and which rows have one; None if rows are chosen at random."""
     name = users.order_by
     if name is None:
         return None, None
     keys, present = order_keys(rows.column("order"), f"The column {name}", rules.markers)
     if (missing := int(len(present) - np.count_nonzero(present))) and not rules.drop:
         raise DataError(
-            f"{'1 value is' if missing == 1 else f'{missing:,} values are'} missing in {name}, the order of rows. "
-            "Use `drop_missing=True` to leave these rows out.",
+            f"{'1 value is' if missing == 1 else f'{missing:,} values are'} missing in {name}, by which rows are "
+            "ordered. Use `drop_missing=True` to leave these rows out.",
             missing=missing,
         )
     return keys, present

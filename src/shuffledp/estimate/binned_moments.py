@@ -1,7 +1,8 @@
-"""Mean and variance of numbers that were counted in bins of equal width: values, and intervals for any data.
+"""Mean and variance of numbers that were counted in bins of equal width, with intervals that hold for any data.
 
 Positions are relative: 0 is the lower bound, 1 the upper one. A number is at most half of a bin away from the middle of
-its bin, which moves the mean by at most that, and the standard deviation too, since it is a norm of the deviations.
+its bin. So counting it as the middle changes the mean by at most half of a bin, and the standard deviation too, since
+that is a norm of the deviations.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ class BinnedMoments:
         return self.half_width**2 / 3
 
     def mean_interval(self, risk: float) -> tuple[float, float]:
-        """Contains the mean of the numbers, except with the risk."""
+        """An interval that contains the mean of the numbers with a probability of at least 1 - risk."""
         radius = self._radius(self._middles, risk) + self.half_width
         return max(self.mean - radius, 0.0), min(self.mean + radius, 1.0)
 
     def deviation_interval(self, risk: float) -> tuple[float, float]:
-        """Contains the standard deviation of the numbers, except with the risk.
+        """An interval that contains the standard deviation of the numbers with a probability of at least 1 - risk.
 
         The estimated variance about a fixed centre is a weighted sum of the counts. With a centre at most
         ``mean_error`` from the true mean, and an error of the mean of at most ``mean_error`` too, it differs from the

@@ -41,8 +41,8 @@ class GroupedEstimate(Mapping[str, Estimate | TooFewUsers]):
     """Estimates by group: a mapping from each group to its estimate, or to ``TooFewUsers``, as ``results`` has them.
 
     ``by`` names the column of groups, ``statistic`` says what is estimated, and ``guarantee`` holds for all groups
-    together; it is None if no group has enough users. With ``private`` groups, to which group a user belongs is
-    protected too: the estimates are then counts of users among all users, and ``size`` estimates how many a group has.
+    together; it is None if no group has enough users. With ``private`` groups, which group a user belongs to is
+    protected too: the estimates are then counts out of all users, and ``size`` estimates how many a group has.
 
     >>> minutes, regions = [10.0, 30.0] * 4_000, ["north", "south"] * 4_000
     >>> estimate = sdp.mean([*minutes, 5.0], group_by=[*regions, "east"], lower=0, upper=60, epsilon=1.0, delta=1e-6)

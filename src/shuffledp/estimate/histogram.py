@@ -55,7 +55,7 @@ class HistogramEstimate(Estimate):
         return Html(listing + note(others if shown is not self else "") + note(self.error_sentence()))
 
     def _largest(self, categories: int) -> HistogramEstimate:
-        """The estimate of so many of the largest categories, in decreasing order."""
+        """The estimate of this number of largest categories, in decreasing order."""
         order = np.argsort(-self.counts, kind="stable")[:categories]
         return self._chosen(order, tuple(self.categories[position] for position in order.tolist()))
 

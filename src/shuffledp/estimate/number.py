@@ -112,7 +112,7 @@ class CountEstimate(_NumberEstimate):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SumEstimate(_NumberEstimate):
-    """An estimated sum of the users' numbers, or its mean: ``value``, ``standard_error``, ``interval()``.
+    """An estimated sum or mean of the users' numbers: ``value``, ``standard_error``, ``interval()``.
 
     ``statistic`` is "sum" or "mean"; ``bounds`` are those that follow from the public bounds of the values.
 

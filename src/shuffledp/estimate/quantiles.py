@@ -26,7 +26,7 @@ RadiusOf = Callable[[Floats, float], float]
 with probability at most risk / 2, and falls below it by more with probability at most risk / 2."""
 
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-_MAX_REFINED = 48  # bins at either end of an interval that are examined with the sharper bound
+_MAX_REFINED = 48  # bins at either end of an interval that are tested with the sharper bound of radius_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +85,7 @@ class QuantileEstimate(Estimate):
     below: Floats
     """The estimated number of users below each inner edge."""
     standard_errors: Floats
-    """Of these numbers."""
+    """Standard errors of ``below``."""
     unbiased: Floats = field(repr=False)
     """The same estimates before they were made monotone; intervals lie about these."""
     radius_of: RadiusOf = field(repr=False)
@@ -94,7 +94,7 @@ class QuantileEstimate(Estimate):
     _radii: dict[tuple[int, float], float] = field(default_factory=dict, init=False, repr=False)
     """Radii by edge and risk: they take long to compute, and tables and figures need the same."""
     _deviations: dict[float, tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
-    """Intervals of the standard deviation by confidence, as shares of the distance of the bounds."""
+    """Intervals of the standard deviation by confidence, relative to the distance between the bounds."""
 
     def __post_init__(self) -> None:
         for share in self.asked:
@@ -127,14 +127,14 @@ class QuantileEstimate(Estimate):
         return np.concatenate(([0.0], inner, [float(self.users)]))
 
     def interval(self, confidence: float = 0.95, *, simultaneous: bool = False) -> Floats:
-        """An interval for the number of users below each inner edge; with ``simultaneous``, all together hold."""
+        """An interval for the number of users below each inner edge; with ``simultaneous``, all hold at once."""
         check_confidence(confidence)
         if simultaneous:
             confidence = 1 - (1 - confidence) / max(1, len(self.below))
         return self.intervals(confidence)
 
     def quantile(self, share: float, confidence: float = 0.95) -> EstimatedNumber:
-        """The number below which this share of the users lies, between 0 and 1, both excluded."""
+        """The number below which this share of the users lies; ``share`` is strictly between 0 and 1."""
         check_quantile(share)
         check_confidence(confidence)
         target = share * self.users
@@ -155,14 +155,14 @@ class QuantileEstimate(Estimate):
     def _bins_of(self, target: float, index: int, confidence: float) -> tuple[int, int]:
         """The first and last bin that may contain the user of this rank.
 
-        A bin is ruled out if surely at least ``target`` users lie below it, or surely fewer lie below its upper end.
-        The bin that contains the rank is ruled out with at most the risk, half of it at either end.
+        A bin is excluded if by the intervals at least ``target`` users lie below it, or fewer below its upper edge.
+        The bin that contains the rank is excluded with a probability of at most 1 - confidence, half at either end.
         """
         risk = 1 - confidence
         ends = self.intervals(confidence)
-        surely = np.concatenate(([0.0], ends[:, 0], [float(self.users)]))  # at least so many lie below each edge
+        at_least = np.concatenate(([0.0], ends[:, 0], [float(self.users)]))  # users below each edge
         at_most = np.concatenate(([0.0], ends[:, 1], [float(self.users)]))
-        possible = np.flatnonzero((surely[:-1] < target) & (at_most[1:] >= target))
+        possible = np.flatnonzero((at_least[:-1] < target) & (at_most[1:] >= target))
         first, last = (int(possible[0]), int(possible[-1])) if len(possible) else (index, index)
         for _ in range(_MAX_REFINED):
             if first >= min(index, last) or self._may_contain(first, target, risk):
@@ -191,14 +191,14 @@ class QuantileEstimate(Estimate):
         return self._radii[edge, risk]
 
     def cdf(self, x: float, confidence: float = 0.95) -> EstimatedNumber:
-        """The share of users below ``x``; interpolated between edges, where the interval is that of both."""
+        """The share of users below ``x``; interpolated between edges, where the interval covers both edges."""
         number = self.range(float(self.edges[0]), x, confidence)
         return EstimatedNumber(number.value / self.users, number.low / self.users, number.high / self.users, confidence)
 
     def range(self, low: float, high: float, confidence: float = 0.95) -> EstimatedNumber:
         """The number of users from ``low`` to below ``high``; interpolated within the bins at either end.
 
-        The lower end of the interval counts the bins that lie inside, the upper end all that are touched.
+        The lower end of the interval counts the bins inside the range, the upper end all bins that overlap it.
         """
         check_confidence(confidence)
         low, high = self._clipped(low), self._clipped(high)
@@ -233,7 +233,7 @@ class QuantileEstimate(Estimate):
         return max(estimate - radius, 0.0), min(estimate + radius, float(self.users))
 
     def mean(self, confidence: float = 0.95) -> EstimatedNumber:
-        """The mean of the users' numbers; numbers count as the middle of their bin, and the interval covers any."""
+        """The mean of the users' numbers, each taken as the middle of its bin; the interval holds for any data."""
         check_confidence(confidence)
         low, high = self._moments(self.unbiased).mean_interval(1 - confidence)
         lower, width = float(self.edges[0]), self._width
@@ -248,7 +248,7 @@ class QuantileEstimate(Estimate):
     def variance(self, confidence: float = 0.95) -> EstimatedNumber:
         """The mean squared distance of the users' numbers from their mean.
 
-        Numbers count as uniform within their bin; the interval covers any.
+        Numbers are taken as uniform within their bin; the interval holds for any data.
         """
         check_confidence(confidence)
         if confidence not in self._deviations:
@@ -263,7 +263,7 @@ class QuantileEstimate(Estimate):
 
     @property
     def _width(self) -> float:
-        """From the lower to the upper bound."""
+        """The distance from the lower to the upper bound."""
         return float(self.edges[-1] - self.edges[0])
 
     def histogram(self, edges: Sequence[float], confidence: float = 0.95) -> list[EstimatedNumber]:
@@ -327,7 +327,7 @@ class QuantileEstimate(Estimate):
 
         band = self.interval(confidence, simultaneous=True)
         ends = np.array([[0.0, 0.0], *band.tolist(), [float(self.users)] * 2])
-        ends[:, 0] = np.maximum.accumulate(ends[:, 0])  # the truth does not decrease, so neither need its bounds
+        ends[:, 0] = np.maximum.accumulate(ends[:, 0])  # true counts do not decrease, so their bounds need not either
         ends[::-1, 1] = np.minimum.accumulate(ends[::-1, 1])
         marks = [
             MarkedQuantile(share, number.value, number.low, number.high, f"{share:g}: {text.text}")
@@ -357,7 +357,7 @@ def _value_and_interval(number: EstimatedNumber) -> dict[str, Any]:
 
 
 def check_quantile(share: float) -> None:
-    """Refuse a share of users that is not between 0 and 1: the extremes of a data set are never private."""
+    """Refuse a share of users that is not strictly between 0 and 1: the extremes of a data set are never private."""
     if not isinstance(share, (int, float, np.integer, np.floating)):
         raise ParameterError(f"A quantile must be a number between 0 and 1, both excluded, not {share!r}.")
     if not 0 < share < 1:

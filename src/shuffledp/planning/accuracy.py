@@ -17,7 +17,7 @@ from shuffledp.privacy.calibration import honest_count
 _LOG_EPSILONS = (math.log(0.01), math.log(30.0))
 _MAX_LOG_USERS = math.log(10**9)
 _USERS_PER_ERROR = 10  # an error of more than a tenth of the users is of no use
-_PRECISION = 0.004
+_PRECISION = 0.004  # of the logarithm of epsilon or of the number of users
 _MAX_ITERATIONS = 3
 
 Candidates = Callable[[float, "set[str] | None"], list[Plan]]
@@ -136,7 +136,7 @@ def _search(
     contenders |= {plan.protocol.name for plan in feasible(start, None)[:1]}
     point = start
     for _ in range(_MAX_ITERATIONS):
-        if excess(high) > 0:  # another protocol may be best, or feasible only, at the end of the range
+        if excess(high) > 0:  # another protocol may be the best, or the only feasible one, at the end of the range
             contenders = {plan.protocol.name for plan in feasible(high, None)[:1]}
             if not contenders or excess(high) > 0:
                 return None
@@ -151,7 +151,7 @@ def _search(
 
 
 def _crossing(excess: Callable[[float], float], start: float, low: float, high: float) -> float:
-    """The least point without excess, up to the precision, if ``high`` has none.
+    """The least point at which the excess is at most 0, up to the precision; at ``high`` it must be.
 
     Where the error is inversely proportional to the variable, the excess is the step to take; else the range is halved.
     """

@@ -67,7 +67,7 @@ def html_of_plans(plans: Plans) -> str:
     feasible = [(position, plan) for position, plan in enumerate(plans) if not plan.reference]
     references = [(position, plan) for position, plan in enumerate(plans) if plan.reference]
     question, best = plans.question, plans[0]
-    rejected = [[each.protocol, each.calibration, each.reason] for each in plans.rejected]
+    rejected = [[rejection.protocol, rejection.calibration, rejection.reason] for rejection in plans.rejected]
     return card(
         f"Plans for {with_article(question.name)} of {question.users:,} users at epsilon = {plans.epsilon:.4g}, "
         f"delta = {plans.delta:g}{together(plans)}",

@@ -1,4 +1,4 @@
-"""Questions: count, histogram, sum and mean, with their users and domain."""
+"""Questions: count, histogram, sum, mean and quantiles, with their users and domain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.sum.protocol import SumProtocol
 
 MAX_CATEGORIES = 1 << 31
-"""Every count of a histogram is held in memory."""
+"""Maximum number of categories of a histogram, whose counts are all held in memory."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Sample size of a share: the fewest users with whom the mean of a population's bits is known within a given error.
 
 Users are a random sample of a population, and each holds a bit. The estimate has to lie within ``within`` of the
-population's mean with a given probability, whatever the mean is. Sampling and the protocol both err.
+population's mean with a given probability, whatever the mean is. Sampling and the protocol contribute to the error.
 """
 
 from __future__ import annotations

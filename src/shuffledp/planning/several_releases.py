@@ -18,13 +18,13 @@ from shuffledp.protocols.protocol import Protocol
 from shuffledp.search import bisect_ratio, find_bracket, narrow
 
 MONTHS = 12
-"""Releases of a year."""
+"""Number of releases in a year, one every month."""
 
 _TOLERANCE = 0.005  # relative, of the epsilon of one release
-_GUESS = 1.005  # the guess is so much too small, for losses that are nearly Gaussian
-_QUICK_EXCESS = 1.023  # of quick over exact composition, if losses are nearly Gaussian
-_AIM = 0.002  # inside the tolerance, on the side of more noise
-_FAR = 3.0  # the largest excess; the logarithm of an infinite epsilon is larger
+_GUESS = 1.005  # correction of the Gaussian guess, which is usually this factor too small
+_QUICK_EXCESS = 1.023  # ratio of quickly to exactly composed epsilon, if losses are nearly Gaussian
+_AIM = 0.002  # added to the noise of the next step, to end inside the tolerance with enough noise
+_FAR = 3.0  # excesses are clipped to this; that of an infinite epsilon is infinite
 _MAX_STEPS = 10
 _SLIGHTLY_LESS = 1 - 1e-8  # epsilons are rounded up to nine digits
 _DOWN = 1 - 1e-12  # so that the sum of rounded parts does not exceed the total
@@ -151,8 +151,8 @@ class AddedCurve:
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta."""
-        each = as_delta(self.curve.delta_at(epsilon / self.releases * _DOWN))
-        return as_delta(min(1.0, self.releases * each * (1 + 1e-12)))
+        delta_each = as_delta(self.curve.delta_at(epsilon / self.releases * _DOWN))
+        return as_delta(min(1.0, self.releases * delta_each * (1 + 1e-12)))
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def _attempt(calibrated: _Calibrate, total: _Total, curve_of: _CurveOf, epsilon:
 def _search(
     calibrated: _Calibrate, total: _Total, curve_of: _CurveOf, guess: float, delta_each: float, share: float
 ) -> dict[float, _Attempt]:
-    """Attempts by their noise, until there is one with the least noise without excess, up to the tolerance.
+    """All attempts by their noise; the search ends at the least noise that meets the target, up to the tolerance.
 
     The noise is ln(1 / epsilon of one release). Without earlier releases, the excess is nearly the step to take, since
     composed epsilons are nearly proportional to that of one release; with them, it is the step times the share of the
@@ -257,7 +257,7 @@ def _search(
         return tried[noise].excess
 
     lowest = -math.log(total.epsilon)
-    # added up, this is enough noise; after other releases, more may be needed
+    # enough noise by basic composition; after earlier releases, more may be needed
     highest = lowest + math.log(total.releases) + (_TOLERANCE if total.before is None else 10.0)
     start = min(max(-math.log(guess), lowest), highest)
     first = excess(start)
@@ -287,7 +287,7 @@ def _gaussian_guess(total: _Total, delta_each: float) -> tuple[float, float]:
         left -= _deviation(earlier, total.delta) ** 2 if earlier > 0 else 0.0
     share = max(left / all_releases, 0.01)
     deviation = math.sqrt(share * all_releases / total.releases)
-    _, epsilon = bisect_ratio(lambda each: _gaussian_delta(each, deviation) <= delta_each, 1e-12, 1e3, ratio=1.001)
+    _, epsilon = bisect_ratio(lambda point: _gaussian_delta(point, deviation) <= delta_each, 1e-12, 1e3, ratio=1.001)
     return epsilon * _GUESS, share
 
 
@@ -311,8 +311,8 @@ def _calibrated_by_adding(calibrated: _Calibrate, total: _Total) -> Protocol:
         epsilon -= least_epsilon(total.before, delta)
     if not epsilon > 0:
         raise total.infeasible(
-            "the earlier releases leave nothing at a delta so small; "
-            f"privacy losses are convolved from delta = {CERTIFIED_DOWN_TO:g} on."
+            "the earlier releases spend all of it at so small a delta; "
+            f"exact composition is available from delta = {CERTIFIED_DOWN_TO:g} on."
         )
     protocol = calibrated(epsilon / total.releases * _SLIGHTLY_LESS, delta / total.releases * _SLIGHTLY_LESS)
     if not AddedCurve(protocol.guarantee.curve, total.releases).delta_at(epsilon) <= delta:

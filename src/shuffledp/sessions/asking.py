@@ -1,4 +1,4 @@
-"""Questions of a session before they meet data: what is asked of a column, checked as far as is possible without it."""
+"""Questions that a session can ask about a column, with parameters that are checked before any data are read."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ask:
-    """A question about some column."""
+    """A question about a column that has not been read yet."""
 
     statistic: str
     """``count``, ``histogram``, ``sum``, ``mean``, ``quantiles`` or ``variance``."""
     question: str
-    """The question of the protocols that answer it."""
+    """The question whose protocols answer it: ``sum`` for a mean, ``quantiles`` for a variance."""
     prepare: Callable[[AnyColumn], Prepared]
     """From the column to the input of a protocol."""
     about: str = ""
-    """What is asked of the column, after its name."""
+    """Text after the name of the column in labels, such as " = yes"."""
 
 
 def ask_count(*, equals: str | None = None) -> Ask:

@@ -26,17 +26,17 @@ from shuffledp.protocols.protocol import Protocol
 MAX_RELEASES = 256
 """Maximum number of releases of a session."""
 
-_ROUNDING = 1e-9  # of shares, so that ten shares of 0.1 are all of it
-_NEIGHBOURS = (REPLACE_ONE, REPLACE_ONE_USER)  # who has one row is covered by the second, too
+_ROUNDING = 1e-9  # tolerance for sums of shares, so that ten shares of 0.1 add up to the whole budget
+_NEIGHBOURS = (REPLACE_ONE, REPLACE_ONE_USER)  # the second also covers users who have one row
 _TRUST_ORDER = ("local", "shuffled", "central")
 
 
 @dataclass(frozen=True)
 class Release:
-    """One release of a session: its ``label``, the ``statistic`` of which ``subject``, by which ``protocol``, when.
+    """One release of a session: a ``statistic`` of a ``subject``, computed by a ``protocol``.
 
     ``share`` is the share of the budget that was asked for, ``limit`` the epsilon that the releases up to this one may
-    spend. ``finished`` is False while its noise is drawn, and stays so if that failed: such a release counts as spent.
+    spend. ``finished`` is False while noise is drawn, and stays False if that fails: such a release counts as spent.
     """
 
     label: str
@@ -113,7 +113,7 @@ class Budget:
     announced: int | None = None
     releases: tuple[Release, ...] = ()
     composed: PrivacyCurve | None = field(default=None, compare=False, repr=False)
-    """The curve of all releases, if it is available."""
+    """The curve of all releases, if it has been computed already."""
 
     def __post_init__(self) -> None:
         check_target(self.epsilon, self.delta)
@@ -184,30 +184,30 @@ class Budget:
     ) -> Allowance:
         """What the next release may spend, by its share of the budget or by its own epsilon (and delta).
 
-        Without either, it gets as much as each of the releases that were announced and are still to come can have.
-        BudgetError if it exceeds what is left.
+        Without either, what is left is divided equally among the announced releases that remain. Raises BudgetError if
+        the release exceeds what is left.
         """
         if len(self.releases) >= MAX_RELEASES:
             raise BudgetError(f"A session has at most {MAX_RELEASES:,} releases; start another one with its own users.")
         if share is not None and epsilon is not None:
             raise ParameterError("Give a release either a share or an epsilon, not both.")
         if delta is not None and epsilon is None:
-            raise ParameterError("A delta of a release needs its epsilon too; give a share without a delta.")
+            raise ParameterError("A release with its own delta needs its own epsilon too; a share has no delta.")
         if epsilon is not None:
             return self._allow_own(epsilon, delta)
         return self._allow_equal_part() if share is None else self._allow_share(share)
 
     def with_release(self, release: Release) -> Self:
         """The budget after this release, which is refused if it does not fit."""
-        would = self._with(release.protocol, release.guarantee)
-        if not self._fits(would):
-            raise BudgetError(self._excess(would), spent=would.epsilon, epsilon=self.epsilon, delta=self.delta)
+        total = self._with(release.protocol, release.guarantee)
+        if not self._fits(total):
+            raise BudgetError(self._excess(total), spent=total.epsilon, epsilon=self.epsilon, delta=self.delta)
         if not (math.isfinite(release.limit) and self.limit <= release.limit <= self.epsilon):
             raise ParameterError(
                 f"The limit of a release must lie between {self.limit:g} and {self.epsilon:g}, not {release.limit}.",
                 limit=release.limit,
             )
-        return replace(self, releases=(*self.releases, release), composed=would.curve)
+        return replace(self, releases=(*self.releases, release), composed=total.curve)
 
     def finished(self, index: int) -> Self:
         """The same budget, with the release of this index marked as finished."""
@@ -237,7 +237,9 @@ class Budget:
                 users=guarantee.users,
             )
         if guarantee.neighbours != REPLACE_ONE:
-            raise ParameterError(f"Only guarantees of {REPLACE_ONE} can be composed, not {guarantee.neighbours}.")
+            raise ParameterError(
+                f"Only guarantees for {REPLACE_ONE} neighbours can be composed, not for {guarantee.neighbours}."
+            )
         needs_more = _TRUST_ORDER.index(guarantee.trust) > _TRUST_ORDER.index(self.trust)
         if needs_more or (protocol.trusts_shuffler and self.trust != "central"):
             raise ParameterError(
@@ -272,7 +274,7 @@ class Budget:
             epsilon, delta = curve.epsilon, curve.delta
         else:
             epsilon, delta = least_epsilon(curve, self.delta), self.delta
-            for bound in (self.limit, self.epsilon):  # least_epsilon returns an upper bound, to nine digits
+            for bound in (self.limit, self.epsilon):  # least_epsilon rounds up to nine digits; these may hold too
                 if bound < epsilon and as_delta(curve.delta_at(bound)) <= self.delta:
                     epsilon = bound
         return Guarantee(
@@ -301,35 +303,36 @@ class Budget:
             return guarantee.epsilon <= self.epsilon and guarantee.delta <= self.delta
         return as_delta(guarantee.curve.delta_at(self.epsilon)) <= self.delta
 
-    def _excess(self, would: Guarantee) -> str:
-        number = f"With this release, {would.releases:,} in all, "
-        if math.isinf(would.epsilon):
+    def _excess(self, total: Guarantee) -> str:
+        """The message of the error about releases that exceed the budget."""
+        number = f"With this release, {total.releases:,} in all, "
+        if math.isinf(total.epsilon):
             return f"{number}no epsilon would hold at delta = {self.delta:g}, the delta of the session."
-        if self.adaptive and would.epsilon <= self.epsilon:
-            return f"{number}delta = {would.delta:.4g} would be spent; the session has delta = {self.delta:g}."
+        if self.adaptive and total.epsilon <= self.epsilon:
+            return f"{number}delta = {total.delta:.4g} would be spent; the session has delta = {self.delta:g}."
         return (
-            f"{number}epsilon = {would.epsilon:.4g} would be spent at delta = {self.delta:g}; the session has "
+            f"{number}epsilon = {total.epsilon:.4g} would be spent at delta = {self.delta:g}; the session has "
             f"{self.epsilon:g}, of which {self.left.epsilon:.4g} is left. Nothing was released."
         )
 
     def _allow_equal_part(self) -> Allowance:
-        """An equal part of the rest for each of the announced releases that are still to come."""
+        """An equal part of the rest for each of the announced releases that remain."""
         if self.announced is None:
             raise ParameterError(
                 "Give the release its share of the budget (share=0.5) or its own epsilon, or announce the number of "
-                "releases when the session starts (releases=4), among which it is then divided equally."
+                "releases when the session starts (releases=4), among which the budget is then divided equally."
             )
-        coming = self.announced - len(self.releases)
-        if coming < 1:
+        remaining = self.announced - len(self.releases)
+        if remaining < 1:
             raise BudgetError(
-                f"All {self.announced:,} announced releases were made; give a share or an epsilon if any is left.",
+                f"All {self.announced:,} announced releases were made; for another one, give its share or its epsilon.",
                 releases=self.announced,
             )
         if self.left.share == 0:
             raise self._nothing_left()
         if self.adaptive:
-            return self._allow_share(self.left.share / coming)
-        return Allowance(self.epsilon, None, None, coming)
+            return self._allow_share(self.left.share / remaining)
+        return Allowance(self.epsilon, None, None, remaining)
 
     def _nothing_left(self) -> BudgetError:
         return BudgetError(
@@ -359,7 +362,7 @@ class Budget:
         return Allowance(min(limit, self.epsilon), share, own)
 
     def _part(self, share: float) -> tuple[float, float]:
-        """Epsilon and delta of this share, with which the exact sums do not exceed the budget."""
+        """Epsilon and delta of this share, rounded down so that the exact sums do not exceed the budget."""
         epsilon, delta = self._added(*self.releases)
         return (
             _at_most(share * self.epsilon, Fraction(self.epsilon) - epsilon),

@@ -17,7 +17,7 @@ from shuffledp.sessions.budget import MAX_RELEASES, Allowance, Budget
 from shuffledp.sessions.release import BEST, choose_protocol
 
 _LEAST_RATIO = 0.95
-"""k releases spend at least about this part of 1 / sqrt(k) of the sum of their epsilons; Gaussian losses do nearly."""
+"""Composed epsilon of k releases, over the sum of their epsilons and times sqrt(k): hardly ever less than this."""
 
 
 def choose_within(
@@ -31,7 +31,7 @@ def choose_within(
 ) -> Protocol:
     """The named protocol, or the best one, with the least noise that the allowance permits.
 
-    The best one is that with the least error if all that is left were spent on releases like it.
+    The best one has the least error if all that is left were spent on releases like this one.
     """
     if allowance.own is not None:
         epsilon, delta = allowance.own
@@ -66,23 +66,23 @@ def choose_within(
 def _ranked(question: Question, budget: Budget, allowance: Allowance) -> list[Plan]:
     """Plans for the next release, best first, by the error if all that is left were spent on releases like it.
 
-    Noise of which several releases compose well may be the best, although other noise is better for one release. Each
-    protocol is calibrated for an equal part of what is left, and its error is multiplied by what these parts spend
-    together, relative to their sum: errors are nearly proportional to 1 / epsilon. This ranking affects accuracy only.
+    Noise that composes well may be the best for several releases, although other noise is better for one. Each protocol
+    is calibrated for an equal part of what is left, and its error is multiplied by the composed epsilon of these parts
+    over the sum of their epsilons: errors are nearly proportional to 1 / epsilon. The ranking affects accuracy only.
     """
     share = budget.left.share
-    coming = allowance.releases if allowance.share is None else max(1, round(share / allowance.share))
-    coming = min(coming, MAX_RELEASES)
-    part = budget.epsilon * share / coming
+    remaining = allowance.releases if allowance.share is None else max(1, round(share / allowance.share))
+    remaining = min(remaining, MAX_RELEASES)
+    part = budget.epsilon * share / remaining
     plans = plan(
         question,
         epsilon=part,
-        delta=budget.delta / coming,
+        delta=budget.delta / remaining,
         trust=budget.trust,
         honest_fraction=budget.honest_fraction,
     )
     feasible = [candidate for candidate in plans.plans if not candidate.reference]
-    composed = coming + bool(budget.releases)  # what was released composes with the next release like one more
+    composed = remaining + bool(budget.releases)  # earlier releases count as one more
     if composed == 1:
         return feasible
     errors: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The users who have a value in every column that is asked about: one public number of users for a whole session."""
+"""Complete rows of a table: the users who have a value in every column that a session asks about."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ with extra("files", "sdp.complete()"):
 
 
 class CompleteTable(MemoryTable):
-    """The rows of a table that have a value in every one of some columns: ``rows``, ``rows_left_out``, ``columns``.
+    """The rows of a table that have a value in each of its ``columns``: ``rows`` is their number.
 
     ``user`` names a further column, of user ids, if users may have several rows.
     """
@@ -117,7 +117,7 @@ def _table(table: Any, names: Sequence[str]) -> Table:
 
 
 def _has_value(values: Any, markers: Categories | None) -> Any:
-    """Whether each row has a value, by the rules of questions about it."""
+    """Whether each row has a value, by the same rules as when a question reads the column."""
     if markers is None and (pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)):
         return pc.is_valid(values)
     if markers is None and pa.types.is_floating(values.type) and not pa.types.is_float16(values.type):
@@ -133,6 +133,6 @@ def _joined(parts: list[Any], decimal: str) -> Any:
 
 
 def _as_strings(values: Any, decimal: str) -> Any:
-    """The values as strings, with the decimal mark of those that are strings already."""
+    """The values as strings; numbers get the decimal mark that strings of the table have."""
     strings = as_strings(values)
     return swap_decimal_marks(strings) if decimal == "," and not has_strings(values.type) else strings

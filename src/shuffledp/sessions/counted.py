@@ -17,7 +17,7 @@ from shuffledp.randomness import SYSTEM, RandomSource
 
 _MAX_COUNT = 10**15
 _MAX_NUMBERS = 200_000_000
-"""Maximum number of users of a sum, each of whose numbers is in memory."""
+"""Maximum number of users of a sum: the number of each user is held in memory."""
 
 
 def run_counts(
@@ -95,7 +95,7 @@ def _encoded(counts: Any, domain: Any) -> tuple[NDArray[Any], NDArray[np.int64]]
 
 
 def _checked(counts: Iterable[Any]) -> NDArray[np.int64]:
-    """The counts as an array; each must be an integer from 0 on, and their sum within the limits of a round."""
+    """The counts as an array; each must be a non-negative integer, and their sum within the limits of a round."""
     if isinstance(counts, (str, bytes)) or not isinstance(counts, Iterable) or getattr(counts, "ndim", 1) != 1:
         raise ParameterError("Counts are {category: count}, or a flat array in the order of the domain.")
     integers = counts.tolist() if isinstance(counts, np.ndarray) else list(counts)

@@ -1,4 +1,4 @@
-"""Data as the one-line functions and sessions take them: a column in memory, or a column of files."""
+"""Columns from the arguments of one-line functions and sessions: values in memory, or a column of files."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ class DataOptions(TypedDict, total=False):
     drop_missing: bool
     """Whether rows without a value are left out; otherwise they are an error."""
     user: Any
-    """The users' ids, if users may have several rows: a column as long as the values, or for a column of files the name
-    of another one of the same files. One row of each user counts."""
+    """The users' ids, if users may have several rows: a column as long as the values or, for a column of files, the
+    name of another column of the same files. One row of each user counts."""
     pick: str
-    """Which: ``row`` (the default), ``value`` or ``latest``, by ``order_by``."""
+    """Which row counts: ``row`` (the default) picks one at random, ``value`` one of the distinct values at random,
+    ``latest`` the last one by ``order_by``."""
     order_by: Any
-    """The column that says when a row was, given as ``user`` is."""
+    """The column of numbers, dates or times for ``latest``, given in the same form as ``user``."""
     drop_missing_users: bool
     """Whether rows without a user id are left out; otherwise they are an error."""
 
@@ -88,7 +89,7 @@ def column_of(
 
     ``source`` chooses the row of each user.
     """
-    return _described(
+    return _column_and_group_name(
         values,
         missing=missing,
         drop_missing=drop_missing,
@@ -103,16 +104,19 @@ def column_of(
 def grouped_column_of(
     values: Any, group_by: Any, private_groups: Categories | None = None, **options: Any
 ) -> GroupedColumn:
-    """The values as a column of users in groups, given as ``user`` is; ``options`` are those of ``column_of``."""
+    """The values as a column with a group per user.
+
+    ``group_by`` is given in the same form as ``user``; ``options`` are those of ``column_of``.
+    """
     if find_spec("pyarrow") is None and isinstance(values, (list, tuple, np.ndarray)):
         raise ParameterError("Groups need the extra files: pip install 'shuffledp[files]'.")
     from shuffledp.engines.groups import GroupedColumn
 
-    column, by = _described(values, group_by=group_by, **options)
+    column, by = _column_and_group_name(values, group_by=group_by, **options)
     return GroupedColumn(cast("Column", column), by, private_groups)
 
 
-def _described(
+def _column_and_group_name(
     values: Any,
     *,
     missing: str | Sequence[str] = (),

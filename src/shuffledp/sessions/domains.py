@@ -26,9 +26,9 @@ def histogram_domain(
 ) -> DiscreteDomain:
     """The domain that is given in one of three ways.
 
-    ``categories`` lists it; ``other`` is then one of them. ``bins`` are the edges of bins, or their number between
-    ``lower`` and ``upper``. ``by`` is a period of dates, of which years, months, weeks and days need ``lower`` and
-    ``upper``. It never depends on the data.
+    ``categories`` lists the values, and ``other`` is added if it is not listed. ``bins`` are the edges of bins, or
+    their number between ``lower`` and ``upper``. ``by`` is a period of dates; years, months, weeks and days need
+    ``lower`` and ``upper``. The domain never depends on the data.
     """
     present = [name for name, value in (("categories", categories), ("bins", bins), ("by", by)) if value is not None]
     if len(present) != 1:
@@ -85,6 +85,6 @@ def _date(bound: Bound | None) -> str | None:
         return bound
     if isinstance(bound, np.datetime64):
         return str(bound.astype("datetime64[D]"))
-    if isinstance(bound, datetime.date):  # a datetime is one
+    if isinstance(bound, datetime.date):  # datetime is a subclass
         return bound.isoformat()[:10]
     raise ParameterError(f"The bounds of periods are dates such as 2024-05-31, not {bound!r}.")

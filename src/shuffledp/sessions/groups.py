@@ -30,9 +30,9 @@ Prepare = Callable[[Any], Prepared]
 """From a column to the prepared question about it."""
 
 GRID_RATIO = 1.05
-"""Groups are calibrated for the largest number of users of a grid of this ratio that is not above their size."""
+"""Ratio of a geometric grid of numbers of users; a group is calibrated for the largest one up to its size."""
 _RANKING_RATIO = 1.6
-"""The best protocol is chosen for numbers of users of this coarser grid."""
+"""Ratio of the coarser grid for whose numbers of users the best protocol is chosen."""
 _LEAST_USERS, _VERY_MANY_USERS = 2, 10_000_000
 _BITS = ("no", "yes")
 
@@ -73,7 +73,7 @@ class _Part:
 
 def prepare_groups(column: GroupedColumn, prepare: Prepare) -> PreparedGroups:
     """The question about the users of each group; the column is read once."""
-    prepare(column)
+    prepare(column)  # reads the column, which then has its members
     groups: dict[str, Prepared] = {}
     for name, data in column.members.by_group():
         prepared = prepare(_Part(data, column.drop_missing, column.users, column.required))
@@ -108,7 +108,7 @@ def release_groups(
 
 
 def choose_protocols(prepared: PreparedGroups, **target: Any) -> dict[int, Protocol | None]:
-    """A protocol for each number of users of the grid that a group needs; None if these are too few for the target.
+    """A protocol for each number of users of the grid that some group needs; None if it is too small for the target.
 
     A protocol that is calibrated for fewer users is valid for more. If some number of users is too small for the
     target, smaller ones are not tried. A target that no number of users meets is an error.
@@ -148,7 +148,7 @@ def _grid(users: int, ratio: float) -> int:
 
 @dataclass
 class _Chooser:
-    """Chooses protocols for numbers of users; the best ones are ranked for a coarser grid, and calibrated for each."""
+    """Chooses a protocol per number of users: ranked on the coarser grid, calibrated for the number itself."""
 
     epsilon: float
     delta: float
@@ -200,15 +200,15 @@ class PreparedPrivateGroups:
 
 def prepare_private_groups(column: GroupedColumn, prepare: Prepare) -> PreparedPrivateGroups:
     """The number of users per listed group and value."""
-    whole = prepare(column)
-    values, members = _value_names(whole.question), column.members
-    question = Histogram(whole.users, domain_size=len(members.names) * len(values))
-    product = replace(whole, question=question, data=members.product_counts())
-    return PreparedPrivateGroups(column.by, members.names, values, whole.question.name, product)
+    together = prepare(column)  # of all groups
+    values, members = _value_names(together.question), column.members
+    question = Histogram(together.users, domain_size=len(members.names) * len(values))
+    product = replace(together, question=question, data=members.product_counts())
+    return PreparedPrivateGroups(column.by, members.names, values, together.question.name, product)
 
 
 def release_private_groups(prepared: PreparedPrivateGroups, **target: Any) -> GroupedEstimate:
-    """One release about all groups: to which of them a user belongs is protected, too."""
+    """One release about all groups, which also protects which group a user belongs to."""
     estimate = release(prepared.product, **target)
     assert isinstance(estimate, HistogramEstimate)  # noqa: S101
     size = len(prepared.values)
@@ -224,7 +224,7 @@ def release_private_groups(prepared: PreparedPrivateGroups, **target: Any) -> Gr
 
 
 def check_private_groups(question: str, groups: Iterable[str] | None, group_by: Any) -> Categories | None:
-    """Refuse private groups that cannot be answered, before data are read; the groups as categories."""
+    """The private groups as categories; refuses questions that cannot be answered by private groups."""
     if groups is None:
         return None
     if group_by is None:

@@ -76,9 +76,9 @@ def count(
     ``protocol``, ``trust``, ``calibration``, ``honest_fraction``, ``estimator``, ``route`` and ``source`` for
     how the question is answered, as for ``shuffledp run``.
 
-    ``group_by`` is a column of public groups, given as ``user`` is: the result has one estimate per group, and groups
-    with too few users are listed without one. With ``private_groups``, a public list of all groups, to which of them a
-    user belongs is protected, too.
+    ``group_by`` is a column of public groups, given in the same form as ``user``: the result has one estimate per
+    group, and groups with too few users are listed without one. ``private_groups`` is a public list of all groups; with
+    it, which group a user belongs to is protected, too.
 
     >>> answers = [True] * 4_000 + [False] * 6_000
     >>> low, high = sdp.count(answers, epsilon=1.0, delta=1e-6).interval(0.999999)
@@ -339,7 +339,7 @@ def quantiles(
     >>> 50 < estimate.median.value < 70
     True
     """
-    Bins(lower, upper, bins), check_quantiles(quantiles)
+    Bins(lower, upper, bins), check_quantiles(quantiles)  # refused before data are read
 
     def prepare(column: Any) -> Prepared:
         return prepare_quantiles(column, lower=lower, upper=upper, bins=bins, quantiles=quantiles, clip=clip)

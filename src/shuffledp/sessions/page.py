@@ -14,7 +14,7 @@ from shuffledp.sessions.session import Session
 
 
 def session_page(title: str, session: Session, answers: Sequence[tuple[Release, Estimate]], confidence: float) -> bytes:
-    """All answers of a session as one HTML page without scripts and external resources."""
+    """All answers of a session as one HTML page without scripts or external resources."""
     spent = session.spent
     shared = set.intersection(*(set(estimate.caveats) for _, estimate in answers)) if len(answers) > 1 else set()
     return render_page(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     AnyColumn = Column | PlainColumn | GroupedColumn
 
 MAX_QUANTILES = 99
-_PLACEHOLDER_USERS = 2
+_PLACEHOLDER_USERS = 2  # until the column has been read
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Prepared:
     quantiles: tuple[float, ...] = ()
     """The quantiles that are asked for."""
     neighbours: str = REPLACE_ONE
-    """Which data sets the guarantee of a release compares."""
+    """The neighbouring relation of the guarantee of a release."""
 
     @property
     def users(self) -> int:
@@ -146,5 +146,5 @@ def _caveats(column: AnyColumn, *, clip: bool = False) -> tuple[str, ...]:
 
 
 def _neighbours(column: AnyColumn) -> str:
-    """What is replaced in the data sets that the guarantee compares: the only row of a user, or all of them."""
+    """The neighbouring relation: one row per user is replaced, or all rows of one user."""
     return REPLACE_ONE if column.users is None else REPLACE_ONE_USER

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 from shuffledp.checks import check_target, check_users
 from shuffledp.errors import ParameterError
 from shuffledp.estimate import Estimate
-from shuffledp.planning import Question, plan
+from shuffledp.planning import Question, Sum, plan
 from shuffledp.protocols.flow import run_counted, run_round
 from shuffledp.protocols.protocol import Protocol, check_estimator
 from shuffledp.protocols.registry import PROTOCOLS, find
@@ -25,7 +25,7 @@ class ReleaseOptions(TypedDict, total=False):
     protocol: str
     """The name of the protocol; by default the best one for the target."""
     trust: str
-    """Who is trusted: ``shuffled`` (the default), ``local`` or ``central``; chooses among the best."""
+    """Who is trusted: ``shuffled`` (the default), ``local`` or ``central``; limits the choice of the best protocol."""
     calibration: str
     """``tight`` (the default) or ``paper``, for a named protocol."""
     honest_fraction: float
@@ -51,7 +51,9 @@ def check_release(question: str, *, epsilon: float, delta: float, **options: Any
     else:
         protocols = [find(question, protocol_name) for protocol_name in PROTOCOLS[question]]
         if options.get("calibration", "tight") != "tight":
-            raise ParameterError("The best protocol is chosen with its calibration; name a protocol for the paper's.")
+            raise ParameterError(
+                "The best protocol is chosen with its calibration; to use the paper's constants, name a protocol."
+            )
     if estimator is not None:
         names = (estimator_name for protocol in protocols for estimator_name in protocol.estimators)
         check_estimator(estimator, tuple(dict.fromkeys(names)))
@@ -91,7 +93,7 @@ def run_prepared(
     source: RandomSource = SYSTEM,
 ) -> Estimate:
     """One round of the protocol over the users of the prepared question."""
-    run = run_round if prepared.question.question == "sum" else run_counted
+    run = run_round if isinstance(prepared.question, Sum) else run_counted
     chosen = estimator or protocol.estimators[0]
     return prepared.finish(run(protocol, prepared.data, estimator=chosen, route=route, source=source))
 

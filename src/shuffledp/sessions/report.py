@@ -30,7 +30,7 @@ _NEIGHBOURS = {
     "(replace-one-user); in each release one row of a user counts.",
 }
 _TRUST = {
-    "shuffled": "in the shuffled model: the shuffler is trusted to shuffle, and nobody to see a value",
+    "shuffled": "in the shuffled model: the shuffler is trusted to shuffle; no party is trusted with a value",
     "local": "in the local model: no party is trusted",
     "central": "in the central model: the party that collects the data is trusted with every value",
 }

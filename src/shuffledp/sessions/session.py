@@ -55,7 +55,7 @@ class SpendingOptions(TypedDict, total=False):
     """How much of the budget a release spends, and its name."""
 
     share: float
-    """After this release, at most this share more of the session's epsilon is spent."""
+    """Share of the session's epsilon by which this release may raise what all releases spend together."""
     epsilon: float
     """The epsilon of this release alone, instead of a share."""
     delta: float
@@ -181,7 +181,7 @@ class Session:
             self._file = file
 
     def ask_about(self, table: CompleteTable, rows_of_users: RowsOfUsers | None = None) -> None:
-        """Let questions take names of columns of this table of ``sdp.complete``; estimates say who its users are.
+        """Let questions name columns of this table, a result of ``sdp.complete``; estimates get its caveat.
 
         ``rows_of_users`` says which row of a user counts, if users have several.
         """
@@ -469,7 +469,7 @@ class Session:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold the locks under which the budget changes, and take over what another process has released meanwhile."""
+        """Hold the locks under which the budget changes, and load what another process has recorded meanwhile."""
         with self._lock:
             if self._file is None:
                 if os.getpid() != self._process:
