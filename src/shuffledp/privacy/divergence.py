@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9  # relative; the masses themselves are good to about 1e-12
 _UNIT = 2e-15
-"""Relative rounding error of a product or ratio: if p is close to e^epsilon q, it must not cancel their difference."""
+"""Relative rounding error of a product or ratio; e^epsilon is rounded down by it, so that delta stays a bound."""
 _TINIEST = 5e-324
 MASS_TOLERANCE = 1e-6
 """How far the sum of the masses may lie below 1, besides the mass that is declared as left out."""
@@ -71,7 +71,7 @@ def check_masses(masses: NDArray[Any], *, left_out: float = 0.0, tolerance: floa
 
 
 def _missing(total: float, left_out: float) -> float:
-    """The mass that is missing to 1 besides ``left_out``; 0 if rounding explains it."""
+    """By how much ``total`` and ``left_out`` together fall short of 1; 0 if rounding explains it."""
     lacking = 1 - left_out - total
     return lacking if lacking > _ROUNDING_OF_SUMS else 0.0
 
@@ -110,7 +110,7 @@ class DiscretePair:
 
     @classmethod
     def of(cls, p: ArrayLike, q: ArrayLike) -> DiscretePair:
-        """Check two lists of masses; mass that is missing to 1 is treated as cut off."""
+        """Check two lists of masses; if they sum to less than 1, the rest is treated as cut off."""
         first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
         if first.ndim != 1 or first.shape != second.shape or len(first) == 0:
             raise ParameterError("A pair needs two equally long, non-empty lists of masses.")

@@ -30,19 +30,17 @@ from shuffledp.search import find_bracket, narrow
 
 _NARROW = 2e-5  # of the logarithm of the noise
 _CLOSE_ENOUGH = 1e-4  # of the logarithm of delta below the target
-_FURTHEST = 60.0
+_FURTHEST = 60.0  # of the logarithm of the noise from the guess
 _MAX_PER_CELL = 1e13
 _OUTCOMES_OF_LEVEL = 1 << 18  # per level; grouping clone counts into so few blocks needs less than 0.1 % more noise
 _CUT = 1e-17
-_RELATIVE_DIFFERENCE, _FOURIER_DIFFERENCE = (
-    1e-6,
-    1e-15,
-)  # by which a delta may differ on other machines, relative and absolute
+_RELATIVE_DIFFERENCE = 1e-6  # of a delta on other machines
+_FOURIER_DIFFERENCE = 1e-15  # the same, absolute
 
 
 @dataclass(frozen=True)
 class BlanketTreeCurve:
-    """A value that is counted once per level, among the uniform messages of each level."""
+    """The privacy of a value that is counted once per level, among the uniform messages of each level."""
 
     levels: tuple[tuple[ClonesCurve, int], ...]
     """The distinct curves of levels, and how many levels have each."""
@@ -74,7 +72,7 @@ def blanket_tree_curve(blankets: Sequence[Slots], users: int, sizes: Sequence[in
 
 @dataclass(frozen=True)
 class CorrelatedTreeCurve:
-    """A value that is counted once per level, with the same correlated noise on every cell of every level.
+    """The privacy of a value that is counted once per level, with the same correlated noise on every cell.
 
     On each level one cell gains a message and another one loses it: the pair of one cell and its mirror image, as often
     as there are levels.
@@ -96,7 +94,7 @@ class CorrelatedTreeCurve:
         return self._composed.delta_at(epsilon)
 
     def delta_with_cut(self, epsilon: float, cut: float) -> float:
-        """``delta_at``, where outcomes of about the mass ``cut`` are left out and counted in full."""
+        """``delta_at`` without outcomes of a mass of about ``cut``, which is added to delta in full."""
         return self._with_cut(cut).delta_at(epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
@@ -147,10 +145,10 @@ def _check_composable(levels: int, delta: float) -> None:
 
 @dataclass(frozen=True)
 class LaplaceTreeCurve:
-    """A value that is counted once per level, with discrete Laplace noise on every cell.
+    """The privacy of a value that is counted once per level, with discrete Laplace noise on every cell.
 
-    The loss of one of two cells per level is ln(1/ratio) or minus that; k of m cells have the positive loss with the
-    binomial probability of k successes.
+    Two cells per level are changed. The privacy loss of each is ln(1/ratio) or its negative; how many of all losses are
+    positive is binomial.
     """
 
     ratio: Dyadic

@@ -409,7 +409,7 @@ def test_the_commands(collection, work, release, new_batch, capsys, monkeypatch)
     shutil.rmtree(work)
     status, out, (line,) = run("restore", "analyzer", "--from", backup)
     assert (status, out) == (2, "")
-    assert f"say --released or --unreleased of each: {task.id.hex()[:16]} (a later one)" in line
+    assert f"give --released or --unreleased for each: {task.id.hex()[:16]} (a later one)" in line
     for wrong, words in (("zz", "no task has"), ("", "no task has")):
         assert words in run("restore", "analyzer", "--from", backup, "--released", wrong)[2][0]
     one = task.id.hex()[:16]

@@ -113,7 +113,7 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _copy_releases(work: Path, part: Path, tasks: list[bytes]) -> int:
-    """Copy the files of releases, which never change once their batch is released; the number of releases copied."""
+    """Copy the files of releases, which never change once their batch is released; returns the number of releases."""
     (part / RELEASES).mkdir(mode=0o700)
     copied = 0
     for task in tasks:

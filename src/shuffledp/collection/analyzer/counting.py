@@ -96,7 +96,7 @@ def count_messages(
     progress: Callable[[Counted], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> Counted:
-    """Open and count all messages, in ``processes`` processes (0: one per core); few messages in this process.
+    """Open and count all messages, in ``processes`` processes (0: one per core), or in this one if they are few.
 
     ``pool`` is an existing result of ``opening_processes`` for the task and the key.
     """

@@ -67,8 +67,8 @@ class BatchEndpoints:
         self.memory = MemoryLimit(max_bytes=max_bytes)
         self._manifest_lock = asyncio.Lock()  # one at a time: parsing takes several times its size in memory
         self._stopping = False
-        self._manifests = metrics.counter("manifests", "Manifests by what became of them", ["outcome"])
-        self._chunks = metrics.counter("chunks", "Chunks by what became of them", ["outcome"])
+        self._manifests = metrics.counter("manifests", "Manifests by outcome", ["outcome"])
+        self._chunks = metrics.counter("chunks", "Chunks by outcome", ["outcome"])
 
     def stop(self) -> None:
         """Answer with 503 from now on."""

@@ -17,7 +17,7 @@ _REASONS = {
 
 
 def release_page(result: Result, entry: Entry, confidence: float) -> bytes:
-    """The estimate, its accuracy, and its privacy cost, as one HTML page without scripts and external resources."""
+    """The estimate, its accuracy, and its privacy cost, as one HTML page without scripts or external resources."""
     task, estimate = result.task, result.estimate
     table = estimate_table(estimate, confidence)
     return render_page(

@@ -299,9 +299,9 @@ class SignedTask:
 
 
 def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:
-    """Calibrate for slightly less than the target, which the protocol claims, to allow for rounding."""
+    """Calibrate for slightly less than the target, to allow for rounding; the protocol claims the target itself."""
     check_target(epsilon, delta)
-    if kind.trust == "local":  # epsilon is a logarithm, and there is no delta
+    if kind.trust == "local":  # the margin is on epsilon, since there is no delta
         protocol = kind.calibrate(epsilon=epsilon * (1 - _TOLERANCE), delta=delta, **settings)
         return replace(protocol, target=replace(protocol.target, epsilon=float(epsilon)))
     protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _TOLERANCE), **settings)

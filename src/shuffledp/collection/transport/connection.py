@@ -285,7 +285,7 @@ def _shut_down(sock: socket.socket | None) -> None:
 
 
 def _answer(response: http.client.HTTPResponse, content: bytes) -> Answer:
-    """A receipt is a status 200 or 201 with no content or JSON; a page of a proxy with status 200 is not one."""
+    """The answer in a response; accepted means status 200 or 201 with JSON or no content, not with a proxy's page."""
     document = _document(content)
     accepted = response.status in (200, 201) and (not content or document is not None)
     kind = str((document or {}).get("type", ""))

@@ -22,8 +22,8 @@ def surplus(epsilon: float, m: float) -> float:
 def crossing(m: int, digits: int = 30) -> tuple[Decimal, Decimal]:
     """Bounds on the epsilon > 0 at which tanh(epsilon / 2) = epsilon / sqrt(m), ``10 ** -digits`` apart.
 
-    Both ends are decided with 50 digits: the sign of the surplus differs at the two. For m <= 4 there is no such
-    epsilon, and both bounds are 0.
+    The sign of the surplus, computed with 50 digits, differs at the two bounds. For m <= 4 there is no such epsilon,
+    and both bounds are 0.
     """
     if m < 1 or not 1 <= digits <= _DIGITS - 15:
         raise ParameterError(f"m must be at least 1 and digits between 1 and {_DIGITS - 15}; got {m} and {digits}.")

@@ -44,13 +44,13 @@ class ShuffledProtocol:
     def output_pmf(self, data: Sequence[Value]) -> OutputPmf:
         """The exact distribution of the output: over the multisets of messages, then over their different orders."""
         multisets: dict[Messages, Fraction] = {(): Fraction(1)}
-        kind = {message: number for number, message in enumerate(self.randomizer.messages)}
+        rank = {message: number for number, message in enumerate(self.randomizer.messages)}
         for value in data:
             report = self.randomizer.preshuffled.pmf(value)
             longer: dict[Messages, Fraction] = {}
             for seen, mass in multisets.items():
                 for sent, share in report.items():
-                    joined = tuple(sorted(seen + sent, key=kind.__getitem__))
+                    joined = tuple(sorted(seen + sent, key=rank.__getitem__))
                     longer[joined] = longer.get(joined, Fraction(0)) + mass * share
             multisets = longer
             _check_calls(sum(_number_of_orders(seen) for seen in multisets))
@@ -83,7 +83,7 @@ class PermutedFirst:
 
 @dataclass(frozen=True)
 class LocalProtocol:
-    """A randomizer whose message the analyzer receives from each user, in the order of the users."""
+    """A randomizer, and an analyzer that receives the message of each user, in the order of the users."""
 
     randomizer: Channel
     analyzer: Analyzer

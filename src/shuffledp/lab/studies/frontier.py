@@ -35,12 +35,12 @@ _FULL = (*_QUICK, (1_000_000, 16), (1_000_000, 1000), (1_000_000, 100_000))
 """Numbers of users and categories; the figure of the first pair is the main one."""
 
 _RARE = {"balcer-cheu": 0.01, "stability": 0.01, "sample-and-threshold": 0.01, "count-min": 0.01}
-"""Allowance on the mean square where rare events are predicted but may not be seen: a count that passes a threshold, or
-shared cells, which count-min estimates from 300 of the categories."""
+"""Relative allowance on the mean square error of protocols whose predicted error includes rare events that the rounds
+may not show: counts that pass a threshold, or cells that categories share (count-min predicts these from 300)."""
 _BLANKET_MESSAGES = 42.65
 """Blanket messages that each category needs, at this epsilon and delta, in the limit of many categories."""
 _MESSAGE_PAIR, _MESSAGE_ROUNDS = (10_000, 16), 12
-"""The users and categories, and the number, of the rounds in which every message is generated."""
+"""Users and categories of the rounds in which every message is generated, and the number of these rounds."""
 _REPORTS_ONE_BY_ONE = 500
 _MAX_MESSAGES = 1e5
 _MAX_HASHES = 2e9

@@ -31,7 +31,7 @@ _NARROW = 2e-8
 
 @dataclass(frozen=True)
 class RandomizedResponseCurve:
-    """Each of ``users`` sends one of ``values`` at random with probability ``blanket``, else the true one."""
+    """Each user sends a uniform one of ``values`` values with probability ``blanket``, else the true one."""
 
     users: int
     blanket: Dyadic
@@ -51,7 +51,7 @@ class RandomizedResponseCurve:
 
     @property
     def theorem(self) -> str:
-        """The proof."""
+        """The theorem that proves the curve."""
         if self._is_enumerated:
             return "exact enumeration of shuffled randomized response on two values"
         return (

@@ -84,13 +84,13 @@ def stronger_clones_epsilon_closed_form(users: int, channel: ArrayLike | Randomi
     local_epsilon = check_restriction(channel)
     check_clones(users, local_epsilon)
     check_target(1.0, delta)
-    ratio, most = math.exp(local_epsilon), users / (8 * math.log(2 / delta)) - 1
-    if ratio > most:
+    ratio, largest_ratio = math.exp(local_epsilon), users / (8 * math.log(2 / delta)) - 1
+    if ratio > largest_ratio:
         raise ConditionError(
-            f"The closed form needs e^local_epsilon <= users / (8 ln(2/delta)) - 1 = {most:.4g}; "
+            f"The closed form needs e^local_epsilon <= users / (8 ln(2/delta)) - 1 = {largest_ratio:.4g}; "
             f"given {ratio:.4g} with {users:,} users. Use the numerical form, which has no such limit.",
             local_epsilon=local_epsilon,
-            largest_ratio=most,
+            largest_ratio=largest_ratio,
         )
     spread = 4 * math.sqrt(2 * math.log(4 / delta) / ((ratio + 1) * users)) + 4 / users
     return math.log1p(math.expm1(local_epsilon) * spread)

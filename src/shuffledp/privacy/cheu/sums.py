@@ -1,4 +1,8 @@
-"""Privacy curve of the number of ones among unlabelled flipped bits: a count or a sum of bounded numbers."""
+"""Privacy curve of the number of ones among unlabelled flipped bits: a count or a sum of bounded numbers.
+
+K is the number of ones among the N bits of the users who are not replaced. The curve is the maximum over all K, bounded
+on cells, which are ranges of K.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +49,8 @@ class FlippedSum:
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta, for all values of the other users.
 
-        The worst replacement is of all ones by all zeros. The other direction is its mirror image, in which the other
-        users hold N - K ones.
+        The worst replacement changes all bits of a user from one to zero. The other direction is its mirror image, with
+        N - K instead of K.
         """
         return self.worst(epsilon)[0]
 

@@ -99,7 +99,7 @@ class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
         if chosen < 2:
             needed = least_slots(honest, 2, target.epsilon, target.delta).mean
             raise _too_few_users(honest, most_messages, math.ceil(needed) + 1)
-        if chosen < largest and buckets is None:  # so many buckets need all allowed messages
+        if chosen < largest and buckets is None:  # this many buckets need all allowed messages
             return cls(target, Slots(added, Dyadic(0)), chosen, size, named)
         return cls(target, least_slots(honest, chosen, target.epsilon, target.delta), chosen, size, named)
 

@@ -106,7 +106,7 @@ class ShuffledLocalHashing(HashedHistogram):
         return Cost(1.0, 1, self.message_format.bits)
 
     def report_pmf(self, value: int) -> Pmf:
-        """A uniform function with the value's bucket, or any bucket."""
+        """A uniform hash function, with the value's bucket or a uniform one."""
         owned = np.array([check_index(value, self.domain_size)])
         codes = self.message_format.codes
         check_listed(codes, max_codes=_MAX_LISTED)
@@ -127,7 +127,7 @@ class ShuffledLocalHashing(HashedHistogram):
         return one_message_each(sent, source)
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """Holders agree with their message with probability p, others with q, from the exact collision probability."""
+        """From the exact probabilities that a report agrees with its user's category, and with another one."""
         own, other = _agreement(float(self.blanket), self.buckets, float(self.hashes.collision))
         return support_analysis(users, self.domain_size, own, other)
 
@@ -140,8 +140,9 @@ def _agreement(blanket: float, buckets: int, collision: float) -> tuple[float, f
 def _best_buckets(target: Target, size: int) -> int:
     """The number of buckets with about the least error, among powers of four times a first guess.
 
-    A small domain is hashed without collisions, to as many buckets as its prime. The error depends almost only on the
-    buckets per user times epsilon squared, so the search uses a smaller round with a larger epsilon.
+    A small domain is hashed without collisions: the number of buckets is a prime that is not below its size. The error
+    depends almost only on the buckets per user times epsilon squared, so the search uses a smaller round with a larger
+    epsilon.
     """
     share = _FIRST_TRIAL * min(1.0, target.epsilon) ** 2
     if size <= max(2, share * target.honest_users):

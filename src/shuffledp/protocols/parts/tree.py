@@ -22,7 +22,7 @@ from shuffledp.errors import DomainError
 Floats = NDArray[np.float64]
 _Number = TypeVar("_Number", np.int64, np.float64)
 
-_LEAST_VARIANCE = 1e-12  # where a level has no noise, so that weights stay finite
+_LEAST_VARIANCE = 1e-12  # used for a level without noise, so that weights stay finite
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,22 @@ class Tree:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """The bins of one cell of each level."""
+        """The number of bins in a cell, per level."""
         return tuple(math.prod(self.branching[level + 1 :]) for level in range(len(self.branching)))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The cells of each level."""
+        """The number of cells, per level."""
         return tuple(-(-self.bins // width) for width in self.widths)
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """The number of the first node of each level, where all nodes are numbered level by level; and of all nodes."""
+        """The index of the first node of each level, with nodes numbered level by level; then the number of nodes."""
         return tuple(sum(self.sizes[:level]) for level in range(len(self.sizes) + 1))
 
     @property
     def nodes(self) -> int:
-        """The cells of all levels."""
+        """The number of cells of all levels."""
         return self.offsets[-1]
 
     def nodes_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -80,7 +80,7 @@ class Tree:
         return indices[:, None] // widths + np.array(self.offsets[:-1], dtype=np.int64)
 
     def levels_of(self, numbers: NDArray[_Number]) -> list[NDArray[_Number]]:
-        """Numbers of all nodes, level by level."""
+        """An array over all nodes, divided into one array per level."""
         return [numbers[start:end] for start, end in zip(self.offsets, self.offsets[1:], strict=False)]
 
     def counts_of(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -145,7 +145,7 @@ class TreeFit:
         return counts
 
     def _means(self, weights: Floats) -> list[Floats]:
-        """Per level and node, the mean weight of a user below it, with the variances as probabilities."""
+        """Per level and node, the mean of the weights of its bins, averaged by the variances of ``_below``."""
         means = [weights]
         for level in reversed(range(len(self.variances) - 1)):
             below = self._below[level + 1]
@@ -156,7 +156,7 @@ class TreeFit:
     def coefficients(self, weights: Floats) -> list[Floats]:
         """Per level, by how much the noise of each node moves the estimate of sum(weights * counts).
 
-        ``weights`` may have several rows, of one function each.
+        ``weights`` may have several rows, one linear function each.
         """
         means = self._means(np.asarray(weights, dtype=np.float64))
         total = (means[0] * self._below[0]).sum(axis=-1, keepdims=True) / self._below[0].sum()

@@ -22,9 +22,9 @@ from shuffledp.randomness import Dyadic
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
-_SMOOTHING = 1 / 150  # standard deviation of the Gaussian number, in that of the sum
-_SMOOTHING_REACH = 5.0
-_SMOOTHING_RISK = 3e-7  # of a Gaussian number beyond that reach, on one side
+_SMOOTHING = 1 / 150  # standard deviation of the Gaussian variable, relative to that of the sum
+_SMOOTHING_REACH = 5.0  # in standard deviations of the Gaussian variable
+_SMOOTHING_RISK = 3e-7  # probability that it lies beyond that reach, on one side
 _DECAY = 6.5  # the transform is summed until the Gaussian factor is below e^(-_DECAY^2 / 2) < 1e-9
 _PERIOD = 40.0  # of the Fourier sum, in standard deviations
 _LEAST_RISK = 1e-5  # below, Bernstein's inequality alone is used
@@ -39,7 +39,7 @@ class Noise(ABC):
     @property
     @abstractmethod
     def variance(self) -> float:
-        """Of one cell; sums with coefficients that add up to 0 have this times the sum of squares."""
+        """The variance of a cell; a sum whose coefficients add up to 0 has this times the sum of their squares."""
 
     @property
     @abstractmethod
@@ -48,7 +48,7 @@ class Noise(ABC):
 
     @abstractmethod
     def log_characteristic(self, t: Floats, coefficients: Floats, copies: NDArray[np.int64]) -> Complexes:
-        """The logarithm of the characteristic function of the sum with these coefficients, each so often.
+        """The logarithm of the characteristic function of the sum with these coefficients, each ``copies`` times.
 
         ``t`` are the multiples 1, 2, 3, ... of its first entry.
         """
@@ -64,7 +64,7 @@ class UniformMessages(Noise):
 
     @property
     def variance(self) -> float:
-        """With coefficients that add up to 0."""
+        """The variance, for coefficients that add up to 0."""
         return self.messages / self.cells
 
     @property
@@ -82,8 +82,8 @@ class UniformMessages(Noise):
 class LaplaceCells(Noise):
     """Independent discrete Laplace noise: x has a probability proportional to ratio^|x|.
 
-    With ``shares`` other than 1, the difference of two negative binomial numbers of that shape: as many independent
-    shares of the noise as 1 makes a whole.
+    With ``shares`` other than 1, the difference of two negative binomial variables of that shape; independent parts of
+    the noise, whose ``shares`` add up to 1, have a discrete Laplace sum.
     """
 
     ratio: Dyadic
@@ -122,7 +122,7 @@ class WeightedNoise:
 
     @cached_property
     def variance(self) -> float:
-        """Of the sum."""
+        """The variance of the sum."""
         parts = zip(self.noises, self.coefficients, strict=True)
         return math.fsum(noise.variance * float((c**2).sum()) for noise, c in parts)
 
@@ -177,7 +177,7 @@ def _sums_of_phases(t: Floats, coefficients: Floats, weights: Floats) -> Complex
 
 
 def _sums_to_end(masses: Floats) -> Floats:
-    """The sum of the masses from each on."""
+    """For each position, the sum of the masses from there to the end."""
     sums: Floats = np.cumsum(masses[::-1])[::-1]
     return sums
 

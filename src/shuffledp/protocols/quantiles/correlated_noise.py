@@ -35,8 +35,8 @@ from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 _OMITTED_MASS = 1e-5
-_LEAST_WORTH_TRYING = 0.1
-_NEARLY_LEAST = 1.05  # an error that is worth one level less
+_LEAST_WORTH_TRYING = 0.1  # epsilon from which on other splits are tried
+_NEARLY_LEAST = 1.05  # factor on the least error that is accepted for fewer levels
 _MAX_LISTED = 2_000_000
 
 
@@ -73,7 +73,7 @@ class CorrelatedNoiseQuantiles(QuantilesProtocol):
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
-        """A single level, with fewer messages; less error for more messages, and fewer messages for more error."""
+        """Other splits, with less error or fewer messages, and a single level, with fewer messages."""
         bins = settings["domain"].bins
         usual, single = accurate_branching(bins), (bins,)
         worth_trying = settings.get("epsilon", 1.0) >= _LEAST_WORTH_TRYING

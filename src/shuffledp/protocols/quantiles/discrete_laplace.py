@@ -59,7 +59,7 @@ class DiscreteLaplaceQuantiles(ClearProtocol, QuantilesProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Towards everybody but the party that collects."""
+        """The privacy of the release; the collecting party sees every value."""
         curve = laplace_tree_curve(self.ratio, len(self.branching))
         theorem = "composition over the levels of the exact divergence of the noise"
         return self.target.guarantee(curve, theorem=theorem, trust="central")
@@ -81,7 +81,7 @@ class DiscreteLaplaceQuantiles(ClearProtocol, QuantilesProtocol):
         return self.release(Tally(true, int(true.sum()), source.secure), source=source)
 
     def check_tally(self, tally: Tally) -> None:
-        """Every cell is there."""
+        """Check that there is a count of every cell."""
         if len(tally.counts) != self.tree.nodes:
             raise ParameterError(
                 f"A tally of {len(tally.counts):,} cells does not fit a tree of {self.tree.nodes:,}.",

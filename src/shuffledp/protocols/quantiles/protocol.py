@@ -164,11 +164,11 @@ class TreeAnalysis:
 
     @cached_property
     def standard_errors(self) -> Floats:
-        """Of the number of users below each inner edge."""
+        """Standard errors of the number of users below each inner edge."""
         return np.sqrt(self.fit.variances_below_edges)
 
     def radii(self, risk: float) -> Floats:
-        """How far off each of these numbers is, except with the risk, by Bernstein's inequality."""
+        """Bounds on the errors of these numbers, each exceeded with a probability of at most the risk (Bernstein)."""
         ratios = [
             noise.variance / expected.variance if expected.variance > 0 else 1.0
             for noise, expected in zip(self.noises, self.expected, strict=True)
@@ -178,7 +178,7 @@ class TreeAnalysis:
         return np.where(variances > 0, bernstein_radius(variances, tail, risk), 0.0)
 
     def radius_of(self, weights: Floats, risk: float) -> float:
-        """How far off the estimate of sum(weights * counts of bins) is, except with the risk; nearly exact."""
+        """A nearly exact bound on the error of sum(weights * counts of bins), exceeded with at most the risk."""
         return WeightedNoise(self.noises, self.fit.coefficients(weights)).radius(risk)
 
     def intervals(self, below: Floats, users: int) -> Callable[[float], Floats]:
@@ -190,7 +190,7 @@ class TreeAnalysis:
         return np.clip(np.stack((below - radii, below + radii), axis=-1), 0.0, users)
 
     def expected_error(self, confidence: float) -> ExpectedError:
-        """Over all inner edges."""
+        """The root mean square error and the maximum error over all inner edges."""
         risk = (1 - confidence) / (self.tree.bins - 1)
         rmse = math.sqrt(float(np.mean(self.fit.variances_below_edges)))
         return ExpectedError(rmse, float(self.radii(risk).max()), confidence)
@@ -204,7 +204,7 @@ def monotone(below: Floats, users: int) -> Floats:
 
 
 def branchings(bins: int) -> list[tuple[int, ...]]:
-    """Trees worth a try, from the most levels to one.
+    """Trees that calibrations try, from the most levels to one.
 
     >>> branchings(1024)
     [(2, 2, 2, 2, 2, 2, 2, 2, 2, 2), (4, 4, 4, 4, 4), (10, 10, 11), (32, 32), (1024,)]
@@ -223,7 +223,7 @@ def usual_branching(bins: int) -> tuple[int, ...]:
 
 
 def _levels(bins: int, children: int) -> int:
-    """The fewest levels with so many children per node that reach all bins."""
+    """The fewest levels that reach all bins with this number of children per node."""
     levels = 1
     while children**levels < bins:
         levels += 1
@@ -231,7 +231,7 @@ def _levels(bins: int, children: int) -> int:
 
 
 def _equal(bins: int, levels: int) -> tuple[int, ...]:
-    """So many levels with branching as equal as possible; fewer if two children per node are enough for these."""
+    """This number of levels with branching as equal as possible; fewer if two children per node reach all bins."""
     branching: list[int] = []
     rest = bins
     for left in range(levels, 0, -1):

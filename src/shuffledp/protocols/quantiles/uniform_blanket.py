@@ -1,4 +1,4 @@
-"""A tree of FE0 histograms: the own cell of every level in clear, hidden by uniform cells that users add.
+"""A tree of FE0 histograms: a user's cell of every level in clear, hidden by uniform cells that all users add.
 
 The tree is that of RM2 of Luo et al. (2025); all levels are accounted for jointly, so that they need several times
 less noise than with epsilon and delta divided among them. How many messages were added on each level is public, so that
@@ -71,14 +71,14 @@ class UniformBlanketQuantiles(QuantilesProtocol):
 
     @property
     def cost(self) -> Cost:
-        """Per level the own cell and the uniform ones."""
+        """Per level the user's cell and the uniform ones."""
         mean = math.fsum(1 + blanket.mean for blanket in self.blankets)
         max_messages = sum(1 + blanket.whole + (blanket.rest.numerator > 0) for blanket in self.blankets)
         return Cost(mean, max_messages, self.message_format.bits)
 
     @property
     def min_messages_per_user(self) -> int:
-        """Per level the own cell and those that everybody adds."""
+        """Per level the user's cell and the uniform ones that everybody adds."""
         return sum(1 + blanket.whole for blanket in self.blankets)
 
     def most_users(self, tally: Tally, messages: int) -> int:  # noqa: ARG002
@@ -87,7 +87,7 @@ class UniformBlanketQuantiles(QuantilesProtocol):
         return min(int(counts.sum()) // (1 + blanket.whole) for counts, blanket in levels)
 
     def without_excess(self, tally: Tally) -> Tally:
-        """Levels with more messages than their users send lose uniform ones, which leaves the estimates as they are."""
+        """The tally without uniform messages in excess of what users send per level; estimates stay the same."""
         levels = self.tree.levels_of(tally.counts)
         limits = [limit for _, limit in self._sent_by(tally.users)]
         if all(int(counts.sum()) <= limit for counts, limit in zip(levels, limits, strict=True)):
@@ -105,7 +105,7 @@ class UniformBlanketQuantiles(QuantilesProtocol):
         return [(least, least + more) for least, more in zip(fewest, added, strict=True)]
 
     def report_pmf(self, value: int) -> Pmf:
-        """Per level the own cell and every multiset of uniform ones."""
+        """Per level the user's cell and every multiset of uniform ones."""
         owned = self.tree.nodes_of(np.array([check_index(value, self.domain_size)]))[0] - np.array(
             self.tree.offsets[:-1]
         )
@@ -170,13 +170,13 @@ class UniformBlanketQuantiles(QuantilesProtocol):
         return tuple(UniformMessages(*level) for level in zip(messages, self.tree.sizes, strict=True))
 
     def centred(self, tally: Tally) -> list[Floats]:
-        """Given how many uniform cells were added on each level, their mean is subtracted."""
+        """Counts minus the mean number of uniform messages per cell, which follows from their public number."""
         levels = self.tree.levels_of(tally.counts.astype(np.float64))
         return [counts - (float(counts.sum()) - tally.users) / len(counts) for counts in levels]
 
 
 def less_uniform(counts: NDArray[np.int64], excess: int) -> NDArray[np.int64]:
-    """The counts with ``excess`` fewer messages, equally many from every cell that has so many.
+    """The counts with ``excess`` fewer messages, removed equally from every cell that has enough.
 
     >>> less_uniform(np.array([0, 2, 9, 9]), 7).tolist()
     [0, 0, 6, 7]

@@ -1,1 +1,1 @@
-"""Sums of bounded numbers."""
+"""Protocols for sums of bounded numbers."""

@@ -1,6 +1,6 @@
 """A sum in the central model: discrete Laplace noise on the sum of rounded numbers.
 
-Ghosh, Roughgarden and Sundararajan (2009) for integers; other numbers are first rounded at random to so many levels
+Ghosh, Roughgarden and Sundararajan (2009) for integers; other numbers are first rounded at random to enough levels
 that the rounding is negligible. All random numbers are integers, so that floating-point digits leak nothing (Mironov
 2012).
 

@@ -271,7 +271,7 @@ class Experiment:
 
     @cached_property
     def _entries(self) -> NDArray[np.int64]:
-        """Those of the two values; all, if they are few; else those that differ most in a few rounds."""
+        """The entries to observe: those of the two values, else all if they are few, else those that differ most."""
         if self._entries_of_values is not None:
             return self._entries_of_values
         length = self._length

@@ -80,7 +80,7 @@ _ARGUMENTS = re.compile(r"( in pool| in)? %r|: %s.*| after %s sec| %s")
 
 
 class PoolLog(logging.Handler):
-    """Logs each kind of record once a minute, with the number of records omitted since."""
+    """Logs each kind of record at most once a minute, with the number of records omitted since."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)
