@@ -23,7 +23,7 @@ MAX_ROWS = 40
 """Maximum number of categories that are printed."""
 
 _READABLE_NAME, _SHORTEST_NAME = 16, 8
-"""Names are shortened to the first before headings are wrapped, and to the second before rows become blocks."""
+"""Least widths of names: if the first does not fit, headings are wrapped; then, rows become blocks."""
 _BORDER = 3  # cells between two columns: a line and a blank on each side of it
 _CHARACTERS_PER_CELL = 4  # accents take no cell of their own; more than this cannot be a name
 

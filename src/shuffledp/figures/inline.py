@@ -27,7 +27,7 @@ class InlineFigure:
         return self.svg
 
     def _repr_png_(self) -> tuple[bytes, dict[str, Any]]:
-        """The PNG, which has twice as many pixels as it takes on the screen, and its size there."""
+        """The PNG at twice the resolution of the display, and its width and height there."""
         size = _SIZE.search(self.svg)
         names = ("width", "height")
         shown = {name: round(float(length)) for name, length in zip(names, size.groups(), strict=True)} if size else {}

@@ -53,7 +53,7 @@ _SPARE_PER_EPSILON = 2.0  # relative to the epsilon of atoms; with 1, a sixth mo
 _FARTHEST_LOSS = 600.0
 _MAX_SHAPE = 1000
 _SHAPES = (8, 11, 15, 20, 28, 40)
-_CLOSE = 0.1  # relative distance of delta from the target; that of the step from the largest one is much smaller
+_CLOSE = 0.1  # relative distance of delta from the target; the step is then much closer to the largest one
 _USUAL_POWER = 8.0  # delta is about proportional to this power of the step
 _MAX_ROUNDS = 25
 _MAX_STEP = 0.9
@@ -164,7 +164,7 @@ def almost_central_noise(levels: int, epsilon: float, delta: float, split: float
 def _largest_step(
     delta_of: Callable[[float], float], delta: float, guess: float, power: float, *, least: float
 ) -> tuple[float, float]:
-    """Approximately the largest step that meets the target, 0 if there is none, and the power law of delta in the step.
+    """About the largest step that meets the target (0 if none does), and the exponent of delta as a power of the step.
 
     By the secant method on logarithms, within a bracket of a feasible and an infeasible step.
     """

@@ -40,7 +40,7 @@ class _Answer:
         return MessageFormat((self.domain_size,))
 
     def report_pmf(self, value: int) -> Pmf:
-        """One message: the true index, or any."""
+        """One message: the true index, or a uniform one."""
         return response_pmf(check_index(value, self.domain_size), self.domain_size, self.blanket)
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
@@ -59,7 +59,7 @@ class AnswerHistogram(_Answer, HistogramProtocol):
     domain_size: int
 
     def analysis(self, users: int) -> LinearAnalysis:
-        """Holders send a category with probability p, others with q."""
+        """From the probabilities that a user sends their own category, and that they send another one."""
         return response_analysis(users, self.domain_size, self.blanket)
 
 

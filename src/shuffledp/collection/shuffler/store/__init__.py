@@ -34,7 +34,7 @@ def open_store(location: str, *, cache_bytes: int | None = None) -> Store:
 
 
 def check_store(location: str) -> None:
-    """A StoreError if opening the store would fail, as far as reading tells; nothing is changed."""
+    """Raise a StoreError if opening the store would fail, as far as that can be checked without changing anything."""
     if not is_shared(location):
         from shuffledp.collection.shuffler.store.sqlite import check_directory
 
