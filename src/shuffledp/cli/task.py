@@ -114,7 +114,7 @@ class RoundOptions:
 
     name: Annotated[str, typer.Option("--name", help="Name of the task, shown to people.")]
     population: Annotated[
-        str, typer.Option("--population", metavar="NAME", help="Whose privacy budget all releases about it spend.")
+        str, typer.Option("--population", metavar="NAME", help="Who is asked; releases about them share a budget.")
     ]
     closes: Annotated[
         str, typer.Option("--closes", metavar="TIME", help="An ISO time with its zone, or 30m, 2h, 7d after opening.")

@@ -1,4 +1,4 @@
-"""Estimates by group: one estimate per group, or that the group has too few users for one."""
+"""Estimates by group: one estimate for each group that has enough users."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def guard_origins(app: Starlette, *, origins: Collection[str] = (), public: str 
 
 
 class _Origins:
-    """The outermost middleware, so that every response has the headers, including that of an internal error."""
+    """Middleware that checks origins and adds CORS headers; outermost, so that also internal errors have them."""
 
     def __init__(self, inner: ASGIApp, origins: Collection[str], public: str | None) -> None:
         self._inner, self._public = inner, public

@@ -39,7 +39,7 @@ _ROUNDING = 1e-9
 def histogram_error_lower(
     users: int, log_domain_size: float, epsilon: float, delta: float, *, failure: float = 0.05
 ) -> float:
-    """The largest error in users that every single-message histogram exceeds on some data with this probability.
+    """An error (in users) that every single-message histogram exceeds on some data with probability ``failure``.
 
     The domain is given by the natural logarithm of its size, which may be far too large to write down. The result is
     0 where the bound says nothing; it grows like ln(d) / (2 (epsilon + ln n)), at most to n / 2.

@@ -1,4 +1,7 @@
-"""Checks of the survey's entries: privacy, errors, messages, and Hoeffding's bound for randomized response."""
+"""Checks of the survey's entries: privacy, errors, messages, and Hoeffding's bound for randomized response.
+
+"The notes" are that survey: notes on private mean estimation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The entries of the survey's table of private sums: a protocol for each row, and the measurement of its rounds."""
+"""The entries of the survey's table of private sums: a protocol for each row, and the measurement of its rounds.
+
+"The notes" are that survey: notes on private mean estimation.
+"""
 
 from __future__ import annotations
 
