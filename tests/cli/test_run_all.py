@@ -309,7 +309,7 @@ def test_users_with_several_rows(complete, survey, tmp_path, shuffledp):
     [
         ('pick = "row"', "pick needs the column of user ids too"),
         ('user = "id"\npick = "first"', "There is no pick 'first'"),
-        ('user = "id"\npick = "latest"', "needs the column that says when it was"),
+        ('user = "id"\npick = "latest"', "needs a column of numbers, dates or times"),
         ("user = 3", "user must be a string"),
         ('user = "nobody"', "no column 'nobody'"),
         ('user = "mode"\ncomplete = true', "mode is the column of user ids"),

@@ -207,8 +207,8 @@ def test_a_share_above_what_is_left(budgets):
         ({"epsilon": "1"}, "epsilon must be a number, not '1'"),
         ({"epsilon": 1, "delta": 0}, "delta must lie strictly between 0 and 1, not 0"),
         ({"epsilon": 1, "share": 0.5}, "either a share or an epsilon, not both"),
-        ({"delta": 1e-8}, "A delta of a release needs its epsilon too"),
-        ({"share": 0.5, "delta": 1e-8}, "A delta of a release needs its epsilon too"),
+        ({"delta": 1e-8}, "A release with its own delta needs its own epsilon too"),
+        ({"share": 0.5, "delta": 1e-8}, "A release with its own delta needs its own epsilon too"),
         ({}, "Give the release its share of the budget"),
     ],
 )
