@@ -17,6 +17,24 @@ BOUNDS = "--lower 0 --upper 120"
 OPAQUE = ("parameters", "plans[].parameters", "plans[].setting", "results[].result", "groups[].estimate")
 """Every protocol has its own keys there; results are those of other commands."""
 
+QUESTIONS = """
+[session]
+epsilon = 1.0
+delta = 1e-6
+
+[[question]]
+kind = "count"
+column = "owns_car"
+share = 0.6
+protocol = "balcer-cheu"
+
+[[question]]
+kind = "histogram"
+column = "owns_car"
+categories = ["yes", "no"]
+protocol = "uniform-blanket"
+"""
+
 # heading on the page, question, and commands which together print every key
 CASES = {
     "plan count": ("plan", "count", [f"plan count --users 500 {TARGET}"]),
@@ -52,7 +70,7 @@ CASES = {
             f"{TARGET}"
         ],
     ),
-    "run-all": ("run-all", "all", [f"run-all {DOCS.parent / 'examples' / 'questions.toml'} {commute_path()} --json"]),
+    "run-all": ("run-all", "all", [f"run-all questions.toml {commute_path()} --json"]),
     "run histogram by group": (
         "run --group-by",
         "histogram",
@@ -131,6 +149,7 @@ def undrawn(monkeypatch):
 @pytest.mark.parametrize("case", CASES)
 def test_documented_keys_are_the_printed_ones(case, shuffledp):
     heading, question, commands = CASES[case]
+    Path("questions.toml").write_text(QUESTIONS)  # in the directory of the commands
     assert documented(heading, question) == printed(commands, shuffledp)
 
 
