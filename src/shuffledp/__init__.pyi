@@ -71,6 +71,9 @@ from shuffledp.sessions.one_line import quantiles as quantiles
 from shuffledp.sessions.one_line import sum as sum  # noqa: A004
 from shuffledp.sessions.one_line import variance as variance
 from shuffledp.sessions.session import Session as Session
+from shuffledp.sessions.session_plan import PlannedAnswer as PlannedAnswer
+from shuffledp.sessions.session_plan import SessionPlan as SessionPlan
+from shuffledp.sessions.session_plan import plan_session as plan_session
 from shuffledp.shuffling import permute as permute
 from shuffledp.testing import check_protocol as check_protocol
 from shuffledp.testing.audit import AuditResult as AuditResult

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import cast
 
 import numpy as np
 
@@ -18,8 +20,10 @@ from shuffledp.privacy.pure import PureCurve
 _CUT = 1e-16
 _LEAST_DELTA = 1e-15  # of a point of a curve
 _STEP = 0.5  # between points, in standard deviations of the losses
-_CORE_DEVIATIONS = 2.8  # beyond them the points lie further and further apart
-_TAIL_GROWTH = 1.5
+_FINE_STEP = 0.22
+_TAIL_DEVIATIONS = 5.0  # of all releases together; each contributes a part, and more rarely further ones
+_MAX_GROWTH = 1.5
+_CACHED_CURVES = 64
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,13 @@ class QuickComposition:
     """``releases`` independent releases with this privacy curve: an upper bound, usually within 3 % in epsilon.
 
     The bound is that of exact composition where one pair of distributions has the privacy curve. Otherwise the curve is
-    evaluated at about 12 points; ``compose`` evaluates it at 160.
+    evaluated at about 11 points, or if it is ``fine`` at about 20, and the bound is usually within 0.5 %; ``compose``
+    evaluates it at 160.
     """
 
     curve: PrivacyCurve
     releases: int
+    fine: bool = False
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta."""
@@ -48,32 +54,42 @@ class QuickComposition:
     @cached_property
     def _composition(self) -> IndependentComposition:
         if isinstance(self.curve, ComposedCurve):
-            return QuickComposition(self.curve.curve, self.releases * self.curve.releases)._composition
-        return IndependentComposition(tuple((pair, self.releases) for pair in _dominating(self.curve)))
+            return QuickComposition(self.curve.curve, self.releases * self.curve.releases, self.fine)._composition
+        step = _FINE_STEP if self.fine else _STEP
+        pairs = _dominating(cast("Hashable", self.curve), step, _TAIL_DEVIATIONS / math.sqrt(self.releases))
+        return IndependentComposition(tuple((pair, self.releases) for pair in pairs))
 
 
-def _dominating(curve: PrivacyCurve) -> tuple[DiscretePair, ...]:
+@lru_cache(maxsize=_CACHED_CURVES)
+def _dominating(curve: Hashable, step: float, core: float) -> tuple[DiscretePair, ...]:
     """Independent pairs of distributions whose divergence is at least the curve at every epsilon."""
-    directions = _directions(curve)
-    return directions[0] if len(directions) == 1 else (_symmetric_pair(*_points(curve)),)
+    privacy = cast("PrivacyCurve", curve)
+    directions = _directions(privacy)
+    return directions[0] if len(directions) == 1 else (_symmetric_pair(*_points(privacy, step, core)),)
 
 
 def _directions(curve: PrivacyCurve) -> tuple[tuple[DiscretePair, ...], ...]:
     return curve.directions(_CUT) if isinstance(curve, ComposableCurve) else ()
 
 
-def _points(curve: PrivacyCurve) -> tuple[list[float], list[float]]:
-    """Increasing epsilons from 0 on, and upper bounds on the deltas, until these are negligible."""
+def _points(
+    curve: PrivacyCurve, step: float = _STEP, core: float = _TAIL_DEVIATIONS
+) -> tuple[list[float], list[float]]:
+    """Increasing epsilons from 0 on, and upper bounds on the deltas, until these are negligible.
+
+    Distances are in standard deviations of the losses: ``step`` up to ``core``, then they increase.
+    """
     if isinstance(curve, PureCurve):
         ends = sorted({0.0, min(curve.epsilon, LARGEST_EPSILON)})
         return ends, [curve.delta_at(epsilon) for epsilon in ends]
     epsilons, deltas = [0.0], [as_delta(curve.delta_at(0.0))]
     deviation = math.sqrt(2 * math.pi) * max(deltas[0], _LEAST_DELTA)  # of Gaussian losses, if it is small
-    step = _STEP * deviation
+    width = step * deviation
     while deltas[-1] > _LEAST_DELTA and epsilons[-1] < LARGEST_EPSILON:
-        if epsilons[-1] > _CORE_DEVIATIONS * deviation:
-            step *= _TAIL_GROWTH
-        epsilons.append(min(epsilons[-1] + step, LARGEST_EPSILON))
+        beyond = max(0.0, epsilons[-1] / deviation - core)
+        # the least widened losses have cells in proportion to the density to the power of -1/3
+        width = min(step * deviation * math.exp(min(beyond, 10.0) ** 2 / 6), _MAX_GROWTH * width)
+        epsilons.append(min(epsilons[-1] + width, LARGEST_EPSILON))
         deltas.append(min(deltas[-1], as_delta(curve.delta_at(epsilons[-1]))))
     return epsilons, deltas
 

@@ -3,21 +3,56 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError, ShuffledpError
 from shuffledp.planning import Plan, Question, plan
 from shuffledp.planning.several_releases import calibrate_within
 from shuffledp.privacy.composition import compose
-from shuffledp.privacy.guarantee import least_epsilon
+from shuffledp.privacy.guarantee import REPLACE_ONE, least_epsilon
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.registry import find
-from shuffledp.sessions.budget import MAX_RELEASES, Allowance, Budget
+from shuffledp.sessions.budget import MAX_RELEASES, Allowance, Budget, Release
 from shuffledp.sessions.release import BEST, choose_protocol
 
 _LEAST_RATIO = 0.95
 """Composed epsilon of k releases, over the sum of their epsilons and times sqrt(k): hardly ever less than this."""
+
+
+def with_chosen(
+    budget: Budget,
+    question: Question,
+    *,
+    spending: Mapping[str, Any],
+    label: str,
+    subject: str,
+    statistic: str | None = None,
+    choice: Mapping[str, Any] | None = None,
+    secure: bool = True,
+    neighbours: str = REPLACE_ONE,
+) -> Budget:
+    """The budget after one more release, which answers the question by the protocol that ``choose_within`` chooses.
+
+    ``spending`` are the arguments of ``Budget.allow``, ``choice`` the options of ``choose_within``.
+    """
+    allowance = budget.allow(**spending)
+    protocol = choose_within(question, budget, allowance, **(choice or {}))
+    return budget.with_release(
+        Release(
+            label=label,
+            statistic=statistic or question.name,
+            subject=subject,
+            protocol=protocol,
+            limit=budget.limit_after(allowance, protocol),
+            released_at=datetime.now(UTC).replace(microsecond=0),
+            share=allowance.share,
+            secure=secure,
+            neighbours=neighbours,
+        )
+    )
 
 
 def choose_within(

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, Unpack, cast
 
@@ -33,7 +32,7 @@ from shuffledp.sessions.asking import (
     ask_variance,
 )
 from shuffledp.sessions.budget import Budget, Left, Release
-from shuffledp.sessions.choosing import choose_within
+from shuffledp.sessions.choosing import with_chosen
 from shuffledp.sessions.data import DataOptions, RowsOfUsers, column_of
 from shuffledp.sessions.domains import Bound
 from shuffledp.sessions.prepared import Prepared
@@ -418,22 +417,19 @@ class Session:
         budget = self._budget
         for asked in questions:
             chosen = asked.options
-            allowance = budget.allow(**chosen.spending)
-            protocol = choose_within(asked.prepared.question, budget, allowance, **chosen.choice)
-            choose_route(protocol, asked.prepared.users, chosen.route)  # refuses what would fail while noise is drawn
-            budget = budget.with_release(
-                Release(
-                    label=_label(chosen.label, f"{asked.statistic} of {asked.subject}", budget),
-                    statistic=asked.statistic,
-                    subject=asked.subject,
-                    protocol=protocol,
-                    limit=budget.limit_after(allowance, protocol),
-                    released_at=datetime.now(UTC).replace(microsecond=0),
-                    share=allowance.share,
-                    secure=chosen.source.secure,
-                    neighbours=asked.prepared.neighbours,
-                )
+            budget = with_chosen(
+                budget,
+                asked.prepared.question,
+                spending=chosen.spending,
+                label=_label(chosen.label, f"{asked.statistic} of {asked.subject}", budget),
+                subject=asked.subject,
+                statistic=asked.statistic,
+                choice=chosen.choice,
+                secure=chosen.source.secure,
+                neighbours=asked.prepared.neighbours,
             )
+            # refuses what would fail while noise is drawn
+            choose_route(budget.releases[-1].protocol, asked.prepared.users, chosen.route)
         return budget
 
     def release_all(self, questions: Sequence[Asked], planned: Budget | None = None) -> list[Estimate]:
