@@ -11,6 +11,7 @@ from shuffledp.planning.several_releases import calibrate_within, guarantee_of_r
 from shuffledp.privacy.composition import compose, followed_by
 from shuffledp.privacy.guarantee import least_epsilon
 from shuffledp.privacy.pure import PureCurve
+from shuffledp.privacy.quick_composition import QuickComposition
 from shuffledp.protocols.registry import PROTOCOLS, find
 
 COUNT = {"users": 25_000}
@@ -84,6 +85,11 @@ def test_bits_told_twelve_times_have_the_exact_delta():
 
 def test_a_release_that_is_left_out_is_caught(monkeypatch):
     monkeypatch.setattr(several_releases, "compose", lambda curve, releases: compose(curve, releases - 1))
+    monkeypatch.setattr(
+        several_releases,
+        "QuickComposition",
+        lambda curve, releases, **fine: QuickComposition(curve, releases - 1, **fine),
+    )
     bits = calibrate_within(find("count", "randomized-response"), COUNT, epsilon=1.0, delta=1e-3, releases=12)
     assert answered_twelve_times(bits.guarantee.curve.epsilon) > 1e-3
     protocol = calibrate_within(find("count", "balcer-cheu"), COUNT, **TARGET, releases=12)
@@ -177,3 +183,19 @@ def test_few_compositions_are_needed(monkeypatch):
         composed.clear()
         calibrate_within(PROTOCOLS["count"][name], COUNT, **TARGET, releases=12)
         assert len(composed) <= 6
+
+
+def test_a_slow_curve_is_composed_by_few_points_and_checked_exactly():
+    """The curve of k-ary randomized response has no pairs; an exact composition evaluates it at 160 points."""
+    points = []
+    kind = find("histogram", "shuffled-k-rr")
+    delta_at = kind.calibrate(**HISTOGRAM, **TARGET).guarantee.curve.__class__.delta_at
+    with pytest.MonkeyPatch.context() as patch:
+        curve_class = type(kind.calibrate(**HISTOGRAM, **TARGET).guarantee.curve)
+        patch.setattr(
+            curve_class, "delta_at", lambda curve, epsilon: (points.append(epsilon), delta_at(curve, epsilon))[1]
+        )
+        protocol = calibrate_within(kind, HISTOGRAM, **TARGET, releases=12)
+        assert len(points) < 160
+    composed = compose(protocol.guarantee.curve, 12)
+    assert composed.delta_at(1.0) <= 1e-8 < composed.delta_at(0.985)

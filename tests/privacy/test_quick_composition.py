@@ -78,3 +78,10 @@ def test_perfect_privacy_and_none(curve):
 def test_nan_is_refused():
     with pytest.raises(ParameterError):
         QuickComposition(PureCurve(0.1), 2).delta_at(math.nan)
+
+
+@pytest.mark.parametrize("curve", [BinomialCount(Binomial(10_000, Dyadic.at_least(0.01))), curve_of("count", "cheu")])
+def test_fine_points_are_within_half_a_per_cent(curve):
+    exact, fine = compose(curve, 12), QuickComposition(curve, 12, fine=True)
+    epsilon = least_epsilon(exact, 1e-6)
+    assert epsilon <= least_epsilon(fine, 1e-6) <= 1.006 * epsilon

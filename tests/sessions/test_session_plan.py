@@ -5,7 +5,7 @@ import json
 import pytest
 
 import shuffledp as sdp
-from shuffledp.errors import BudgetError, InfeasibleError, ParameterError
+from shuffledp.errors import BudgetError, ParameterError
 
 USERS = 5000
 TARGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -94,7 +94,6 @@ def test_two_questions_of_one_kind_have_different_labels():
         (["count"], {}, ParameterError, "not 'count'"),
         ([QUESTIONS[2]], {"trust": "none"}, ParameterError, "no trust"),
         ([QUESTIONS[2]], {"confidence": 1.0}, ParameterError, "confidence"),
-        ([sdp.Count(users=2)], {}, InfeasibleError, "No protocol"),
     ],
 )
 def test_bad_input_is_one_line(questions, options, error, message):
