@@ -173,10 +173,10 @@ def plan_session(
 ) -> SessionPlan:
     """Plan a session that asks these questions, in this order, about the same users; no data are needed.
 
-    ``epsilon`` and ``delta`` are those of all answers together. Each question gets the protocol that a ``Session`` chooses for it. ``shares`` are the shares of the budget, one per
-    question; without them it is divided equally, as by ``Session(releases=len(questions))``. ``trust``,
-    ``honest_fraction`` and ``adaptive`` are those of the session; ``confidence`` is that of the predicted maximum
-    errors.
+    ``epsilon`` and ``delta`` are those of all answers together. Each question gets the protocol that a ``Session``
+    chooses for it. ``shares`` are the shares of the budget, one per question; without them it is divided equally, as by
+    ``Session(releases=len(questions))``. ``trust``, ``honest_fraction`` and ``adaptive`` are those of the session;
+    ``confidence`` is that of the predicted maximum errors.
 
     >>> questions = [sdp.Count(users=10_000), sdp.Mean(users=10_000, lower=0, upper=120)]
     >>> planned = sdp.plan_session(questions, epsilon=1.0, delta=1e-6)
