@@ -114,7 +114,7 @@ def test_account_draws_its_curve(shuffledp, tmp_path):
     assert done.status == 0
     drawing = (tmp_path / "curve.svg").read_text()
     assert "3 releases" in drawing
-    assert "no epsilon has a smaller one" in drawing, "a curve may be flat at the protocol's own limit"
+    assert "where delta stops decreasing" in drawing, "a curve may be flat at the limit of the protocol"
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_below_the_certified_delta_pairs_are_added():
     )
     assert after.target.epsilon == pytest.approx(1 / 8)
     nearly_all = find("count", "balcer-cheu").calibrate(**COUNT, epsilon=1.0, delta=0.9e-15).guarantee.curve
-    for before, reason in ((nearly_all, "leave nothing"), (compose(nearly_all, 2), "earlier releases alone")):
+    for before, reason in ((nearly_all, "spend all of it"), (compose(nearly_all, 2), "earlier releases alone")):
         with pytest.raises(InfeasibleError, match=reason):
             calibrate_within(find("count", "balcer-cheu"), COUNT, epsilon=1.0, delta=1e-15, before=before)
 
