@@ -233,9 +233,12 @@ class Plans:
         return iter(self.plans)
 
     def __contains__(self, plan: object) -> bool:
-        if isinstance(plan, str):
-            return any(candidate.protocol.name == plan for candidate in self.plans)
-        return plan in self.plans
+        return plan in (self._by_name if isinstance(plan, str) else self.plans)
+
+    @property
+    def _by_name(self) -> dict[str, Plan]:
+        """The best plan of each protocol."""
+        return {plan.protocol.name: plan for plan in reversed(self.plans)}
 
     @overload
     def __getitem__(self, key: int | str) -> Plan: ...
@@ -245,9 +248,8 @@ class Plans:
         """The plan at a position, or the best plan of the protocol of this name; with a slice, several."""
         if not isinstance(key, str):
             return self.plans[key]
-        for plan in self.plans:
-            if plan.protocol.name == key:
-                return plan
+        if key in self._by_name:
+            return self._by_name[key]
         reason = next((rejection.reason for rejection in self.rejected if rejection.protocol == key), None)
         if reason is not None:
             raise InfeasibleError(f"{key} was rejected: {reason}", protocol=key)
