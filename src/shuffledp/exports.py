@@ -1,8 +1,8 @@
 """Public names of a package: listed once, in its stub ``__init__.pyi``, and imported on first use.
 
 Type checkers read the stub as it is. At run time ``exports`` takes the names from it, so that a device that only
-randomizes loads neither SciPy nor a server. The stub is read when a name is first asked for: a command is loaded
-through this module before it can answer a signal, so that nothing else is imported here.
+randomizes loads neither SciPy nor a server. This module imports nothing at its top, and reads the stub only when
+a name is first used: every command loads it before it installs its signal handler.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def bisect(
     absolute: float = 0.0,
     steps: int | None = None,
 ) -> float:
-    """A number at which the condition holds, close above one at which it does not, given that it holds at ``high``.
+    """A number at which the condition holds, slightly above one at which it fails, given that it holds at ``high``.
 
     ``relative`` (of ``high``) and ``absolute`` are the tolerances; ``steps`` limits the evaluations.
     """
@@ -122,7 +122,7 @@ def find_bracket(
 ) -> Bracket | None:
     """A bracket by growing steps from the guess; None if the excess is above 0 at ``highest``.
 
-    Where it is not above 0 even at ``lowest``, both ends are there.
+    If the excess is not above 0 even at ``lowest``, both ends of the bracket are ``lowest``.
     """
     x = min(max(guess, lowest), highest)
     y = excess(x)

@@ -1,4 +1,4 @@
-"""The public domain of a histogram: categories, bins or periods of the command line, of a file, or of the data."""
+"""The public domain of a histogram: bins, periods or categories from the command line, a file or the data."""
 
 from __future__ import annotations
 

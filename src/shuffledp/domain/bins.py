@@ -57,7 +57,7 @@ class BinnedNumbers(DiscreteDomain):
         return self.interval.parse(text)
 
     def find(self, value: Any) -> int | None:
-        """The index of the bin of a number, also as a string; None if it is not a number between the bounds."""
+        """The index of the bin of a number, which may be a string; None if it is not a number between the bounds."""
         number = parse_number(value) if isinstance(value, str) else value
         if number is None or self.interval.outside(np.array([number], dtype=np.float64))[0]:
             return None

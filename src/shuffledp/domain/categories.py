@@ -176,7 +176,7 @@ class Numbered(_CategoricalDomain):
         return self.names
 
     def find(self, value: object) -> int | None:
-        """The index itself, also as a string or as 3.0; None if it is not below the size."""
+        """The value as an index: 3, 3.0 and "3" all mean 3; None if it is not an integer from 0 to ``size`` - 1."""
         string = string_of(value)
         numeral = None if string is None else _NUMERAL.fullmatch(canonical_form(string))
         return int(numeral[0]) if numeral and int(numeral[0]) < self.size else None

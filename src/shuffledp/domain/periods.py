@@ -126,7 +126,7 @@ class Periods(DiscreteDomain):
         return date
 
     def find(self, value: Any) -> int | None:
-        """The index of the period of a date, also as a string; None if it is not a date between the bounds."""
+        """The index of the period of a date, which may be a string; None if it is not a date between the bounds."""
         date = parse_date(value, needs_time=self.needs_time) if isinstance(value, str) else value
         if date is None or np.isnat(date):
             return None

@@ -183,7 +183,7 @@ class _Xz:
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes; none at the end only."""
+        """At most ``size`` bytes; empty only at the end of the content."""
         try:
             while True:
                 if self._decompressor is None:

@@ -12,7 +12,7 @@ OFFICE_MEMBERS = {
     "[Content_Types].xml": "an Excel workbook or another Office document",
     "mimetype": "an OpenDocument spreadsheet or another document",
 }
-"""Members by which zip archives that are documents are recognized."""
+"""Member names that mark a zip archive as an office document, with the description for the error message."""
 
 _COMPRESSIONS = {
     b"\x1f\x8b": "gzip",

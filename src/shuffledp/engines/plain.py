@@ -1,4 +1,4 @@
-"""Lists and numpy arrays as counts or positions by the rules of the domain alone, for installations without Arrow."""
+"""Counts and positions from lists and NumPy arrays, encoded by the domain, for installations without Arrow."""
 
 from __future__ import annotations
 

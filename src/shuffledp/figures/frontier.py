@@ -105,7 +105,7 @@ def _along(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _within_tight(points: list[Point]) -> tuple[list[Point], int]:
-    """The points without those with a paper's constants beyond all others, and the number left out."""
+    """The points, except those with a paper's constants that lie beyond all others; and the number left out."""
     tight = [point for point in points if point[2] != "paper"] or points
     max_x, max_y = max(point[3] for point in tight), max(point[4] for point in tight)
     inside = [point for point in points if point[3] <= max_x and point[4] <= max_y]

@@ -151,9 +151,10 @@ def _search(
 
 
 def _crossing(excess: Callable[[float], float], start: float, low: float, high: float) -> float:
-    """The least point at which the excess is at most 0, up to the precision; at ``high`` it must be.
+    """The least point at which the excess is at most 0, up to the precision; the excess must be at most 0 at ``high``.
 
-    Where the error is inversely proportional to the variable, the excess is the step to take; else the range is halved.
+    The excess itself is used as the step, which is exact where the error is inversely proportional to epsilon or to the
+    number of users; if that leaves the range, the range is halved.
     """
     left, right, point = low, high, start
     while right - left > _PRECISION:

@@ -86,7 +86,7 @@ def html_of_plans(plans: Plans) -> str:
 
 
 def together(plans: Plans) -> str:
-    """For how many releases the target is, as the end of a sentence; empty for one."""
+    """The number of releases that share the target, as the end of a sentence; empty for one release."""
     return f" for {plans.releases:,} releases together" if plans.releases > 1 else ""
 
 

@@ -1,7 +1,7 @@
 """Privacy accounting of ``fake-users``: flipped one-hot rows among flipped rows of zeros.
 
 Each user sends a one-hot row and some rows of zeros, with every bit flipped with probability q (Cheu and Zhilyaev
-2022). The real rows of the other users can be revealed: for two categories only the ones in the fake rows and in the
+2022). The real rows of the other users can be revealed: for two categories only the 1 bits in the fake rows and in the
 target's row matter. So the count of a category is W + Ber(1 - q) with the target's bit and W + Ber(q) without it, where
 W ~ Bin(rows, q).
 """

@@ -2,8 +2,8 @@
 
 Warner (1965): each of N users sends the true bit with probability 1/2 + gamma, else its complement. From k received
 ones the number of true ones is estimated without bias by (k - (1/2 - gamma) N) / (2 gamma). k is a sum of N independent
-bits, so Hoeffding's inequality bounds its deviation; the estimate deviates by 1 / (2 gamma) times as much. A bound for
-an average of N bits lacks that factor, and the factor N of a sum.
+bits, so Hoeffding's inequality bounds its deviation; the estimate deviates by 1 / (2 gamma) times as much. Hoeffding's
+bound for the average of N bits is not enough: it lacks this factor and, for a sum, a factor N.
 
 All bounds hold for every data set, and in floating point too.
 """

@@ -66,7 +66,7 @@ class Cost:
 class ExpectedError:
     """The predicted error of the released numbers: ``rmse`` of a typical one, and ``max_error`` of all together.
 
-    No released number is further off than ``max_error`` with probability ``confidence``.
+    With probability ``confidence`` every released number is off by at most ``max_error``.
     """
 
     rmse: float
@@ -254,7 +254,7 @@ class Protocol(ABC):
 
     @classmethod
     def document_of(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """The parameters as in signed documents, from the encoded fields by their document names."""
+        """The parameters as signed documents contain them, from the encoded fields under their names in documents."""
         return fields
 
     @classmethod
@@ -264,7 +264,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def report_pmf(self, value: Value) -> Pmf:
-        """The distribution of one report, as copies of each message by its code; for small formats."""
+        """The distribution of one report, for small formats; an outcome lists the copies of each message, by code."""
 
     @abstractmethod
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:

@@ -19,7 +19,7 @@ from shuffledp.sessions.budget import MAX_RELEASES, Allowance, Budget, Release
 from shuffledp.sessions.release import BEST, choose_protocol
 
 _LEAST_RATIO = 0.95
-"""Composed epsilon of k releases, over the sum of their epsilons and times sqrt(k): hardly ever less than this."""
+"""The composed epsilon of k releases is rarely less than this times the sum of their epsilons over sqrt(k)."""
 
 
 def with_chosen(

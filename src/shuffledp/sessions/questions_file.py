@@ -17,7 +17,7 @@ from shuffledp.sessions.saved import check_label
 
 MAX_QUESTIONS_BYTES = 1 << 24
 _ROUNDING = 1e-9  # of shares
-_LARGEST_INTEGER = 10**300  # a float
+_LARGEST_INTEGER = 10**300  # larger integers may not fit into a float
 _SESSION = {
     "epsilon": "number",
     "delta": "number",
@@ -175,7 +175,9 @@ def _question(content: Mapping[str, Any]) -> AskedColumn:
 
 
 def _with_shares(questions: list[AskedColumn]) -> tuple[AskedColumn, ...]:
-    """The questions; if some have a share, what these leave is divided among those that have neither share nor epsilon.
+    """The questions with their shares of the budget.
+
+    If some have a share, the rest is divided equally among those that have neither a share nor an epsilon of their own.
 
     Shares that cannot be met are refused here, before any data are read.
     """

@@ -129,8 +129,8 @@ def _copy_releases(work: Path, part: Path, tasks: list[bytes]) -> int:
 def undecided_tasks(backup: Path, tasks: AnalyzerTasks) -> list[Task]:
     """The tasks that may have been released after a backup, in the order of closing.
 
-    These are all tasks without an entry, whenever they open: the clock of a new machine may be wrong. A refused task
-    file could hide such a task, so there must be none.
+    These are all tasks without an entry, even those that have not opened yet by the clock: on a new machine it may be
+    wrong. A refused task file could hide such a task, so there must be none.
     """
     _marker_of(backup)
     if tasks.refused:

@@ -69,7 +69,7 @@ class RoundClock:
         """The deviation of the system clock after a jump, and the time of the jump on the steady clock."""
         self._logged_at, self._is_logged = -math.inf, False
         self._behind = 0.0
-        """The store's clock minus this one, in seconds, if it is behind by more than the tolerance; else 0."""
+        """The store's clock minus this one, in seconds, if the store is behind by more than the tolerance; else 0."""
         self._disagrees = False
         self._offset = 0.0
         steady_now, wall_now = self._read()

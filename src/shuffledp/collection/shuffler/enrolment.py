@@ -131,7 +131,7 @@ class _HashIndex:
         return index < len(part) and part[index] == prefix
 
     def add(self, parts: Mapping[int, list[bytes]]) -> None:
-        """Add hashes that are sorted by their first byte."""
+        """Add hashes, which are grouped by their first byte."""
         for first, hashes in parts.items():
             self._parts[first] = array("Q", sorted([*self._parts[first], *map(_prefix, hashes)]))
 

@@ -37,7 +37,7 @@ def crossing(m: int, digits: int = 30) -> tuple[Decimal, Decimal]:
         tanh = context.divide(context.subtract(growth, Decimal(1)), context.add(growth, Decimal(1)))
         return tanh > context.divide(epsilon, root)
 
-    # in units of 10^-digits; tanh < 1 makes the surplus negative from sqrt(m) on, its slope positive near 0
+    # in units of 10^-digits; the surplus is positive near 0, and negative from sqrt(m) on, since tanh < 1
     low, high = 1, int(root.scaleb(digits)) + 1
     while high - low > 1:
         middle = (low + high) // 2

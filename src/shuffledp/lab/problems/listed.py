@@ -87,9 +87,10 @@ class ListedDomain:
 
     @cached_property
     def success_at_least(self) -> float:
-        """The bound for exact zeros or for independent scores where there is one, else that of Claim 14.
+        """Lower bound on the probability of success.
 
-        Claim 14: no estimate is off by more than t, and every item of the support has more than 2t holders.
+        It is computed from exact zeros or from independent scores if the protocol has them, else by Claim 14 of Balcer
+        and Cheu (2020): no estimate is off by more than t, and every item of the support has more than 2t holders.
         """
         if self._thresholded is not None:
             return self._thresholded.success_at_least

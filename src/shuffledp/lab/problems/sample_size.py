@@ -203,7 +203,7 @@ def _support_factor(problem: Problem) -> float:
 def _check_claim_14(support_size: int, epsilon: float, delta: float, *, per_count: bool = False) -> None:
     """Check the conditions of the claim, which apply to each changed count: half of the overall delta.
 
-    ``per_count`` says that the caller was given the delta of a count, which messages then name.
+    If ``per_count``, the caller was given the delta of one count, and error messages name that delta.
     """
     check_target(epsilon, min(delta, 0.5) if per_count else delta)
     if support_size < 1:

@@ -82,7 +82,7 @@ class Channel:
 
     @classmethod
     def randomized_response(cls, values: int, ratio: Exact) -> Channel:
-        """Randomized response: the true value is ``ratio`` times as likely as each other; epsilon is ln(ratio)."""
+        """Randomized response: the true value is ``ratio`` times as likely as any other; epsilon is ln(ratio)."""
         odds = check_ratio(ratio)
         if values < 1:
             raise ParameterError(f"Randomized response needs at least one value, not {values}.", values=values)

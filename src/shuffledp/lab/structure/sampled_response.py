@@ -15,8 +15,8 @@ sample-and-threshold a counting party removes small numbers. For a threshold of 
 - From a threshold of 2 on, sample-and-threshold releases 0 both if nobody and if one user holds a 1. Any
   post-processing has one distribution for both; randomized response has two.
 
-With a threshold of 1, which is none, the second statement is false: from a rate of (1 - share) / (1 - share/2) on,
-randomized response is computed from the sampled ones, by a coin for each of them and for each other user
+With a threshold of 1, which changes nothing, the second statement is false: from a rate of (1 - share) / (1 - share/2)
+on, randomized response can be computed from the sampled ones, by a coin for each of them and for each other user
 (``sample_with_coins_pmf``).
 """
 

@@ -36,7 +36,8 @@ _FULL = (*_QUICK, (1_000_000, 16), (1_000_000, 1000), (1_000_000, 100_000))
 
 _RARE = {"balcer-cheu": 0.01, "stability": 0.01, "sample-and-threshold": 0.01, "count-min": 0.01}
 """Relative allowance on the mean square error of protocols whose predicted error includes rare events that the rounds
-may not show: counts that pass a threshold, or cells that categories share (count-min predicts these from 300)."""
+may not show: counts that pass a threshold, or cells that categories share (the prediction of count-min averages over at
+most 300 categories)."""
 _BLANKET_MESSAGES = 42.65
 """Blanket messages that each category needs, at this epsilon and delta, in the limit of many categories."""
 _MESSAGE_PAIR, _MESSAGE_ROUNDS = (10_000, 16), 12
@@ -213,7 +214,10 @@ def _whole_rounds(plans: Plans, settings: Settings) -> tuple[list[dict[str, Any]
 
 
 def _repeatable(candidate: Plan, settings: Settings) -> Plan:
-    """The plan with public hash functions drawn from the study's source; the calibration of count-min draws its own."""
+    """The plan, for count-min with hash functions drawn from the study's source.
+
+    The calibration of count-min draws hash functions from the system's randomness, so they differ in every run.
+    """
     protocol = candidate.protocol
     if not isinstance(protocol, CountMinHistogram):
         return candidate
@@ -246,7 +250,7 @@ def _rounds(candidate: Plan, users: int, size: int, settings: Settings) -> int:
 
 
 def _readings(plans: Plans) -> list[Check]:
-    """Checks of the statements of the page about the planned numbers."""
+    """Check what the page of this study states about the planned errors and costs."""
     users, size = plans.question.users, _size(plans)
     where = _setting(users, size)
     chosen = [candidate for candidate in plans.plans if not candidate.reference]

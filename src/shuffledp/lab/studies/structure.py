@@ -43,7 +43,7 @@ from shuffledp.randomness.samplers import uniform_below
 _EXACT = "exact fractions"
 _MAX_WEIGHT = 9
 _GAP_RATIOS: dict[int, Ratio] = {1: math.inf, 2: Fraction(5, 2), 3: Fraction(125, 64)}
-"""The shuffled e^epsilon of the uniform randomizer with a gap, by users; 8/5 from four users on."""
+"""The e^epsilon of shuffling the randomizer of Claim 20, by the number of users; 8/5 from four users on."""
 _RATIO = Fraction(19, 7)
 """The e^epsilon at which least overlaps are searched for; close to e."""
 _SHOWN_DELTA = Fraction(1, 100)
@@ -185,7 +185,7 @@ def _row(protocol: str, users: int, local: Ratio, shuffled: Ratio) -> Row:
 
 
 def _overlaps(settings: Settings) -> tuple[list[Row], list[Check]]:
-    """The lemma of [12]: proven overlaps, the least by linear programs, and those of private channels."""
+    """Overlaps by the lemma of Ghazi and others (2020b), least overlaps by linear programs, and those of channels."""
     rows: list[Row] = []
     checks: list[Check] = []
     for messages in range(1, settings.pick(4, 6) + 1):

@@ -1,4 +1,4 @@
-"""Checks of the protocols of Balcer and Cheu: privacy, noise, errors and zeros, against printed formulas and integers.
+"""Checks of the protocols of Balcer and Cheu (privacy, noise, errors, zeros) by printed formulas and exact integers.
 
 Expected numbers come from the formulas as the paper prints them and from ``integer_accountant``, never from the code
 that calibrates or samples. A fault in either therefore shows as a difference.
@@ -52,7 +52,7 @@ _AUDIT_CONFIDENCE = 1 - 1e-6
 
 
 def printed_mean(epsilon: float, delta: float, coordinates: int) -> float:
-    """The mean of the noise of Theorems 11 and 12: 50 ln(2/delta)/epsilon², with both divided by the coordinates."""
+    """The mean of the noise of Theorems 11 and 12: 50 ln(2/delta)/epsilon², at epsilon and delta per coordinate."""
     return 50 * math.log(2 * coordinates / delta) * coordinates**2 / epsilon**2
 
 

@@ -1,8 +1,8 @@
-"""Privacy accounting of ``almost-central``: sums with noise of atoms that add up to 0.
+"""Privacy accounting of ``almost-central``: sums with noise messages in groups (atoms) that add up to 0.
 
 After Ghazi, Kumar, Manurangsi, Pagh and Sinha (2021), in a form in which every user sends exactly one real message: the
 number x + 1 for a value x in 0 .. levels. All users together add geometric numbers of "+1" and "-1", whose difference
-remains in the sum, and for each *atom*, a few numbers that add up to 0, a negative binomial number of copies. Atoms are
+remains in the sum, and a negative binomial number of copies of each *atom*. An atom is a few numbers that add up to 0:
 {+1, -1}, {i, -ceil(i/2), -floor(i/2)} and the same with opposite signs.
 
 Proof of privacy. By repeated halving, a message i equals an integer number of copies of each atom, plus n_+ messages
@@ -72,8 +72,8 @@ class AlmostCentralCurve:
     shape: int
     step: float
     spare: float
-    """Larger privacy losses of one atom count as infinite. Every value gives a valid bound; twice the part of epsilon
-    that is spent on atoms gives a good one."""
+    """Privacy losses of one atom above this count as infinite. Every value gives a valid bound; twice the part of
+    epsilon that is spent on atoms gives a good one."""
 
     def __post_init__(self) -> None:
         check_levels(self.levels)
@@ -193,7 +193,9 @@ def _largest_step(
 def paper_almost_central_noise(
     levels: int, epsilon: float, delta: float, split: float = 0.9
 ) -> tuple[Dyadic, tuple[tuple[Atom, Fraction, Dyadic], ...]]:
-    """The ratio of the remaining noise, and each atom's shape and ratio, by Theorem 13 of 2020 in the proof of 2021.
+    """The ratio of the remaining noise, and each atom's shape and ratio, by the paper's constants.
+
+    The proof of Ghazi and others (2021), with Theorem 13 of Ghazi, Kumar, Manurangsi and Pagh (2020) for each atom.
 
     Half of (1 - split) epsilon and of delta is spent on {+1, -1} at its largest shift, half on the other atoms. With a
     vector t such that copies_s / t_s sum to at most 1 for every message, a shift of atom s by c copies is (epsilon c /

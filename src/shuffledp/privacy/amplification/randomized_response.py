@@ -20,7 +20,7 @@ from shuffledp.randomness import Dyadic
 from shuffledp.search import Excess
 
 LARGEST_BLANKET = 0.999
-"""Largest blanket of a calibration; with a larger one hardly any report is true."""
+"""Largest blanket probability that a calibration may choose; with a larger one hardly any report is true."""
 
 _ENUMERATED_USERS = 200
 _TINY = 1e-30
@@ -31,7 +31,7 @@ _NARROW = 2e-8
 
 @dataclass(frozen=True)
 class RandomizedResponseCurve:
-    """Each user sends a uniform one of ``values`` values with probability ``blanket``, else the true one."""
+    """With probability ``blanket`` a user sends a uniformly random one of k = ``values`` values, else the true one."""
 
     users: int
     blanket: Dyadic
@@ -75,7 +75,7 @@ class RandomizedResponseCurve:
 
     @cached_property
     def clone_curves(self) -> tuple[ClonesCurve, ...]:
-        """Stronger clones, and clones restricted to reports on the two values of the target."""
+        """Stronger clones, and clones among the reports of the two values that an attacker tries to distinguish."""
         local_epsilon = self.local_epsilon
         if not 0 < local_epsilon < 700:
             return ()

@@ -52,8 +52,8 @@ class Slots:
     def curve(self, users: int, cells: int) -> ClonesCurve:
         """The privacy curve of a value among the uniform messages of ``users`` honest users over ``cells`` cells.
 
-        Each message is a trial that hits one of the target's two cells with probability 2/cells. Probabilities are
-        rounded down, to fewer hits.
+        Each message is a trial that hits one of the two cells that an attacker tries to distinguish, with probability
+        2/cells. Probabilities are rounded down, to fewer hits.
         """
         if cells < 2:
             raise ParameterError(f"At least 2 cells are needed, not {cells}.", cells=cells)

@@ -6,7 +6,7 @@ numbers). The noise depends on the data: K ones among the N bits of the other us
 bounds hold for every K, by two facts:
 
 * Less noise is worse. Revealing whether some bits were flipped can only increase the divergence, so for all K from K1
-  to K2 the noise Bin(N - K2, f) - Bin(K1, f) gives a bound, and a few such cells cover all K.
+  to K2 the noise Bin(N - K2, f) - Bin(K1, f) gives a bound. A few such ranges of K, called cells, cover all K.
 * The likelihood ratio increases with the number of ones (a sum of log-concave distributions), so the divergence is the
   largest Pr[U >= u] - e^epsilon Pr'[U >= u].
 """

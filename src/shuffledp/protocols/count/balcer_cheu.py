@@ -124,7 +124,7 @@ class BalcerCheuCount(TokenProtocol, CountProtocol):
         return Tally(np.array([zeros, tokens], dtype=np.int64), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Two messages from each user if padded, at most two otherwise."""
+        """Check the tally: two messages from each user if padded, at most two otherwise."""
         if len(tally.counts) != 2 or not (tally.counts[1] <= 2 * tally.users):
             raise ParameterError(f"This is not a tally of zeros and ones from {tally.users:,} users.")
         if self.padded and int(tally.counts.sum()) != 2 * tally.users:

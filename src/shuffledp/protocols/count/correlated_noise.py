@@ -134,7 +134,7 @@ class CorrelatedNoiseCount(CountProtocol):
         return Tally(np.concatenate((plus, minus)) + own, zeros + ones, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Counts of two messages; in the signed encoding at least one message per user."""
+        """Check the tally: counts of two messages; in the signed encoding at least one message per user."""
         if len(tally.counts) != 2 or (self.encoding == "signed" and int(tally.counts.sum()) < tally.users):
             raise ParameterError(
                 f"{tally.users:,} users send at least {tally.users:,} messages, of two different ones."

@@ -1,6 +1,6 @@
 """A count in the central model: a trusted party adds discrete Laplace noise (the geometric mechanism).
 
-Ghosh, Roughgarden and Sundararajan (2009) show that this noise is optimal for every user of the result.
+Ghosh, Roughgarden and Sundararajan (2009) show that this noise is optimal for everyone who uses the result.
 
 Accounting: ``shuffledp.privacy.discrete_laplace``.
 """

@@ -109,7 +109,7 @@ class PureSumCount(CountProtocol):
         return Messages(sent, len(bits), np.arange(len(bits) + 1, dtype=np.int64) * self.size, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Every user sends ``size`` bits."""
+        """Check the tally: every user sends ``size`` bits."""
         if len(tally.counts) != 2 or int(tally.counts.sum()) != tally.users * self.size:
             sent = int(tally.counts.sum())
             raise ParameterError(f"{tally.users:,} users send {tally.users * self.size:,} bits, not {sent:,}.")

@@ -178,7 +178,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         return replace(expected, rmse=max(expected.rmse, math.sqrt(average)))
 
     def check_tally(self, tally: Tally) -> None:
-        """A count per category, and a number of messages that this many users can send."""
+        """Check the tally: a count per category, and a number of messages that this many users can send."""
         sent = int(tally.counts.sum())
         check_categories(tally, self.domain_size)
         if not tally.users <= sent <= tally.users * (self.domain_size + 1):

@@ -102,7 +102,7 @@ class BassilySmith(HistogramProtocol):
         return sample_from_sets(true, self.blanket, self._set_of, 2 * self.rows, source)
 
     def check_tally(self, tally: Tally) -> None:
-        """One sign per user."""
+        """Check the tally: one sign per user."""
         check_total(tally, 2 * self.rows)
 
     def observed(self, tally: Tally) -> NDArray[Any]:

@@ -150,7 +150,7 @@ class CheuHistogram(HistogramProtocol):
         return Tally(unflipped + binomials(users - true, self.flip, source), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """At most one 1 per user and category."""
+        """Check the tally: at most one 1 per user and category."""
         if len(tally.counts) != self.domain_size or int(tally.counts.max()) > tally.users:
             raise ParameterError(f"This tally cannot come from {tally.users:,} users who follow the protocol.")
 

@@ -149,7 +149,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return Tally(np.column_stack((true + plus, minus)).ravel(), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Counts of both signs per category, and at least one "+1" per user."""
+        """Check the tally: counts of both signs per category, and at least one "+1" per user."""
         if len(tally.counts) != 2 * self.domain_size:
             raise ParameterError(
                 f"A tally of {len(tally.counts):,} different messages does not fit a domain of {self.domain_size:,}."

@@ -192,7 +192,7 @@ class CountMinHistogram(HistogramProtocol):
         return Tally(cells, users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """At least one cell per user and row."""
+        """Check the tally: at least one cell per user and row."""
         if len(tally.counts) != self.rows * self.buckets:
             raise ParameterError(
                 f"A tally of {len(tally.counts):,} cells does not fit {self.rows:,} rows of {self.buckets:,} buckets."

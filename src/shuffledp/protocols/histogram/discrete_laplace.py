@@ -76,7 +76,7 @@ class DiscreteLaplaceHistogram(ClearHistogram):
         return self.release(Tally(true, int(true.sum()), source.secure), source=source)
 
     def check_tally(self, tally: Tally) -> None:
-        """A count per category."""
+        """Check the tally: a count per category."""
         check_categories(tally, self.domain_size)
 
     @property

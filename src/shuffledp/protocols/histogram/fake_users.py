@@ -146,7 +146,7 @@ class FakeUsersHistogram(HistogramProtocol):
         return Tally(counts, messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """Bits are independent: the ones that are not flipped, and the zeros that are."""
+        """A count is the number of 1 bits that are not flipped plus that of 0 bits that are; flips are independent."""
         true = check_counts(counts, self.domain_size)
         users = int(true.sum())
         flipped_ones = binomials(true, self.flip, source)
@@ -154,7 +154,7 @@ class FakeUsersHistogram(HistogramProtocol):
         return Tally(true - flipped_ones + flipped_zeros, users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """No count exceeds the number of rows."""
+        """Check the tally: no count exceeds the number of rows."""
         if len(tally.counts) != self.domain_size or int(tally.counts.max()) > tally.users * self._rows:
             raise ParameterError(
                 f"{tally.users:,} users of this protocol set each of {self.domain_size:,} bits in at most "

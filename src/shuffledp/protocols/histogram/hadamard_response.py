@@ -135,7 +135,7 @@ class HadamardResponse(HistogramProtocol):
         return sample_from_sets(true, self.blanket, self._set_of, self.blocks * self.width, source)
 
     def check_tally(self, tally: Tally) -> None:
-        """One output per user."""
+        """Check the tally: one output per user."""
         check_total(tally, self.blocks * self.width)
 
     def observed(self, tally: Tally) -> NDArray[Any]:

@@ -40,7 +40,7 @@ class LocalHashing(HashedHistogram):
 
     Options of ``calibrate``:
 
-    - ``buckets``: the range of the hash functions; that of the least error unless given.
+    - ``buckets``: the range of the hash functions; by default the one with the least error.
     """
 
     name: ClassVar[str] = "local-hashing"
@@ -99,7 +99,7 @@ class LocalHashing(HashedHistogram):
         return one_message_each(messages, source)
 
     def check_tally(self, tally: Tally) -> None:
-        """At most one report per user supports a category."""
+        """Check the tally: at most one report per user supports a category."""
         check_supports(tally, self.domain_size)
 
     def analysis(self, users: int) -> LinearAnalysis:

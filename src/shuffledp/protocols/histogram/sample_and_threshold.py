@@ -130,7 +130,7 @@ class SampleAndThresholdHistogram(ClearHistogram):
         return self.release(Tally(true, int(true.sum()), source.secure), source=source)
 
     def check_tally(self, tally: Tally) -> None:
-        """No count below the threshold, and no more messages than users."""
+        """Check the tally: no count below the threshold, and no more messages than users."""
         check_released(tally, self.domain_size, self.threshold)
         if int(tally.counts.sum()) > tally.users:
             raise ParameterError(f"{int(tally.counts.sum()):,} messages cannot come from {tally.users:,} users.")

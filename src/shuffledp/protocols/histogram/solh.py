@@ -52,7 +52,7 @@ class ShuffledLocalHashing(HashedHistogram):
 
     Options of ``calibrate``:
 
-    - ``buckets``: the range of the hash functions; that of the least error unless given.
+    - ``buckets``: the range of the hash functions; by default the one with the least error.
     """
 
     name: ClassVar[str] = "solh"

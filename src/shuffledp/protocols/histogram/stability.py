@@ -101,7 +101,7 @@ class StabilityHistogram(ClearHistogram):
         return self.release(Tally(true, int(true.sum()), source.secure), source=source)
 
     def check_tally(self, tally: Tally) -> None:
-        """No count below the threshold."""
+        """Check the tally: no count below the threshold."""
         check_released(tally, self.domain_size, self.threshold)
 
     def chance_shown(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:

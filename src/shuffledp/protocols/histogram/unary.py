@@ -132,7 +132,7 @@ class UnaryEncoding(HistogramProtocol):
         return Tally(ones, users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """At most one 1 per user and category."""
+        """Check the tally: at most one 1 per user and category."""
         check_supports(tally, self.domain_size)
 
     @property

@@ -103,7 +103,7 @@ class UniformBlanketHistogram(BlanketHistogram):
         return Tally(true + uniform_counts(added, self.domain_size, source), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Every user adds ``whole`` messages or one more."""
+        """Check the tally: every user adds ``whole`` messages or one more."""
         added = int(tally.counts.sum()) - tally.users
         fewest = tally.users * self.blanket.whole
         largest = fewest + tally.users * (self.blanket.rest.numerator > 0)

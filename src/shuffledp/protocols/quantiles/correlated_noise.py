@@ -157,7 +157,7 @@ class CorrelatedNoiseQuantiles(QuantilesProtocol):
         return Tally(np.column_stack((self.tree.counts_of(true) + plus, minus)).ravel(), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """Counts of both signs per cell, and on every level at least one "+1" per user."""
+        """Check the tally: counts of both signs per cell, and on every level at least one "+1" per user."""
         if len(tally.counts) != 2 * self.tree.nodes:
             raise ParameterError(
                 f"A tally of {len(tally.counts):,} different messages does not fit a tree of {self.tree.nodes:,} cells."

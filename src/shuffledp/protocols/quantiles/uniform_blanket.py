@@ -145,7 +145,7 @@ class UniformBlanketQuantiles(QuantilesProtocol):
         return Tally(self.tree.counts_of(true) + np.concatenate(noise), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """On every level, everybody sends their cell, ``whole`` more, and maybe another one."""
+        """Check the tally: on every level, everybody sends their cell, ``whole`` more, and maybe another one."""
         if len(tally.counts) != self.tree.nodes:
             raise ParameterError(
                 f"A tally of {len(tally.counts):,} cells does not fit a tree of {self.tree.nodes:,}.",

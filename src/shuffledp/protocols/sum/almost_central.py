@@ -2,10 +2,10 @@
 
 Ghazi, Kumar, Manurangsi, Pagh and Sinha (2021). A number is rounded at random to a level x of 0 .. k and sent as the
 message x + 1. In addition, all users together send geometric numbers of "+1" and "-1", whose difference is the noise of
-the sum, and for each *atom*, a few numbers that add up to 0, a negative binomial number of copies: these hide which
-numbers were sent, and cancel in the sum. Every user draws a share of each, so that the number of a user's messages does
-not depend on the value. In the paper the value 0 is not sent; here every user sends a message. Patents may apply (US
-12,072,987 B1).
+the sum, and a negative binomial number of copies of each *atom*. An atom is a few numbers that add up to 0: its copies
+hide which numbers were sent, and cancel in the sum. Every user draws a share of each, so that the number of a user's
+messages does not depend on the value. In the paper the value 0 is not sent; here every user sends a message. Patents
+may apply (US 12,072,987 B1).
 
 Accounting: ``shuffledp.privacy.almost_central``.
 """
@@ -201,7 +201,7 @@ class AlmostCentralSum(SumProtocol):
         return Tally(counts, len(owned), source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """One count per number."""
+        """Check the tally: one count per number."""
         if len(tally.counts) != self.message_format.codes:
             raise ParameterError(f"A tally counts {self.message_format.codes:,} numbers, not {len(tally.counts):,}.")
 

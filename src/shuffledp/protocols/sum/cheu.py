@@ -134,7 +134,7 @@ class CheuSum(SumProtocol):
         return Tally(counts, len(values), source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """``bits`` messages per user."""
+        """Check the tally: ``bits`` messages per user."""
         if len(tally.counts) != 2 or int(tally.counts.sum()) != tally.users * self.bits:
             raise ParameterError(
                 f"{tally.users:,} users send {tally.users * self.bits:,} bits, not {int(tally.counts.sum()):,}."

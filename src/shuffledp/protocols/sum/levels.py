@@ -27,7 +27,7 @@ from shuffledp.randomness import SYSTEM, RandomSource, round_randomly, sum_round
 
 Floats = NDArray[np.float64]
 
-MAX_LEVELS = 1 << 39  # exact rounding supports positions times at most this
+MAX_LEVELS = 1 << 39  # positions are multiplied by the number of levels; rounding is exact up to this factor
 _MAX_SUM_BITS = 62
 MAX_LISTED = 512
 _CHUNK = 1 << 20
@@ -243,7 +243,7 @@ class CentralLevels(SumProtocol):
         return sum_of_messages(self.message_format, messages)
 
     def check_tally(self, tally: Tally) -> None:
-        """One sum."""
+        """Check the tally: one sum."""
         if len(tally.counts) != 1:
             raise ParameterError(f"A released sum is one number, not {len(tally.counts)}.")
 

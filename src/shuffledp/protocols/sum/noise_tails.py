@@ -51,7 +51,7 @@ def exact_radius(decay: float, shape: float, rounded_users: int, risk: float) ->
 
 @lru_cache(maxsize=32)
 def _difference_pmf(decay: float, shape: float) -> Floats | None:
-    """The probabilities of -length, ..., length; None if too many numbers are likely."""
+    """The probabilities of -length, ..., length; None if there would be too many of them."""
     masses = _negative_binomial_pmf(decay, shape)
     if masses is None:
         return None

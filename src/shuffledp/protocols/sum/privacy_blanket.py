@@ -43,7 +43,7 @@ class PrivacyBlanketSum(SumProtocol):
 
     Options of ``calibrate``:
 
-    - ``levels``: number of steps to which a number is rounded; that of the least error unless given.
+    - ``levels``: number of steps to which a number is rounded; by default the one with the least error.
     """
 
     name: ClassVar[str] = "privacy-blanket"
@@ -104,7 +104,7 @@ class PrivacyBlanketSum(SumProtocol):
         return sample_responses(np.bincount(owned, minlength=self.levels + 1), self.blanket, source)
 
     def check_tally(self, tally: Tally) -> None:
-        """One message per user."""
+        """Check the tally: one message per user."""
         if len(tally.counts) != self.levels + 1 or int(tally.counts.sum()) != tally.users:
             raise ParameterError(f"{tally.users:,} users send {tally.users:,} levels, not {int(tally.counts.sum()):,}.")
 

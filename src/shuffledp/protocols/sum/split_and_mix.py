@@ -215,7 +215,7 @@ class SplitAndMixSum(SumProtocol):
         return Tally(self._in_digits(total), len(values), source.secure)
 
     def check_tally(self, tally: Tally) -> None:
-        """One sum per digit."""
+        """Check the tally: one sum per digit."""
         if len(tally.counts) != self._digits:
             raise ParameterError(f"A tally of shares has {self._digits} sums of digits, not {len(tally.counts)}.")
 

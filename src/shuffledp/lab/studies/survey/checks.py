@@ -1,6 +1,6 @@
 """Checks of the survey's entries: privacy, errors, messages, and Hoeffding's bound for randomized response.
 
-"The notes" are that survey: notes on private mean estimation.
+The survey is a set of notes on private mean estimation, called "the notes" here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The entries of the survey's table of private sums: a protocol for each row, and the measurement of its rounds.
 
-"The notes" are that survey: notes on private mean estimation.
+The survey is a set of notes on private mean estimation, called "the notes" here.
 """
 
 from __future__ import annotations
