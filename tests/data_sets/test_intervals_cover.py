@@ -200,3 +200,25 @@ def test_one_row_of_each_aircraft(flights):
     truth = [int((last["carrier"] == carrier).sum()) for carrier in carriers]
     options = {"categories": carriers, "user": known["tailnum"], "pick": "latest", "order_by": known["time_hour"]}
     check(lambda: sdp.histogram(known["carrier"], **options, **TARGET), interval, truth)
+
+
+@pytest.mark.slow
+def test_sessions(titanic):
+    """Three answers under one budget."""
+    categories = sorted(titanic["class"].unique())
+    truth = [int(titanic["survived"].sum()), *(int((titanic["class"] == name).sum()) for name in categories)]
+    truth.append(titanic["age"].mean())
+
+    def draw():
+        session = sdp.Session(users=len(titanic), **TARGET, adaptive=True)  # adding pairs is fast
+        yes = session.count(titanic["survived"], share=0.2, protocol="balcer-cheu")
+        classes = session.histogram(titanic["class"], categories=categories, share=0.4, protocol="balcer-cheu")
+        ages = session.mean(titanic["age"], lower=0, upper=80, share=0.4, protocol="split-and-mix")
+        assert session.left.share == pytest.approx(0)
+        return yes, classes, ages
+
+    def intervals(estimates, confidence):
+        yes, classes, ages = (estimate.interval(confidence) for estimate in estimates)
+        return np.vstack([yes, classes, ages])
+
+    check(draw, intervals, truth)
