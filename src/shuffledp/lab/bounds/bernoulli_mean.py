@@ -7,8 +7,9 @@ Lower bound. An estimate within alpha tells mu = 1/2 - a from 1/2 + a for every 
 the distributions of the transcript have a total variation distance of at least 2 p - 1. A transcript y, public coins
 included, has probability c(y) times the product of f_i(y, x_i) over users i with bits x_i, in however many rounds users
 are asked. Local privacy bounds f_i(y, 1) / f_i(y, 0) by e^epsilon and e^-epsilon, so with m_i and D_i the mean of the
-two and their difference, |D_i| <= 2 tanh(epsilon / 2) m_i. The transcript has the distributions c times the product of
-m_i - a D_i or m_i + a D_i, and s = c times the product of m_i is one, too (mu = 1/2). So the Hellinger affinity is
+two and their difference, |D_i| <= 2 tanh(epsilon / 2) m_i. The distribution of the transcript is c times the product of
+m_i - a D_i for the one mu, of m_i + a D_i for the other, and for mu = 1/2 it is s = c times the product of m_i. So the
+Hellinger affinity of the first two is
 
     sum of s times the product of sqrt(1 - a^2 D_i^2 / m_i^2) >= (1 - 4 a^2 tanh(epsilon / 2)^2)^(n / 2).
 

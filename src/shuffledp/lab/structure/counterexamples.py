@@ -3,10 +3,10 @@
 ``r_infinity`` sends the bit and then its complement. In order they reveal the bit; shuffled, even by the user alone,
 they reveal nothing.
 
-``r_gap`` sends four bits: any string on 0, and any without exactly two ones on 1. Two ones of one user reveal that the
-value is 0, whether the user shuffles them or not. Among the messages of two or more users every number of ones is
-possible for every data set, so the shuffled protocol has a finite epsilon. The exact e^epsilon of the uniform version
-is 5/2 for two users, 125/64 for three, and 8/5 for any larger number:
+``r_gap`` sends four bits: any string if the value is 0, and any without exactly two ones if it is 1. Two ones of one
+user reveal that the value is 0, whether the user shuffles them or not. Among the messages of two or more users every
+number of ones is possible for every data set, so the shuffled protocol has a finite epsilon. The exact e^epsilon of the
+uniform version is 5/2 for two users, 125/64 for three, and 8/5 for any larger number:
 
 - It does not increase with the number of users, since one more user's messages are independent of the others.
 - It is at least 8/5: there are no ones only if no user sends one. In the ratio of these probabilities the other users'
@@ -37,7 +37,7 @@ def r_infinity() -> Channel:
 
 
 def r_gap(on_zero: Mapping[Output, Exact] | None = None, on_one: Mapping[Output, Exact] | None = None) -> Channel:
-    """Claim 20: four bits, uniform on all strings on 0, and on those without exactly two ones on 1.
+    """Claim 20: four bits; if the value is 0, a uniform string, and if it is 1, a uniform one without exactly two ones.
 
     Other distributions with the same supports have the same property: epsilon is infinite, also if each user shuffles
     their own messages, and finite if the messages of two or more users are shuffled.

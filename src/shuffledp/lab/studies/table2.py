@@ -172,7 +172,8 @@ def _noise_checks(problem: Problem, method: Method, users: int, where: str, sett
         counts = uniform_counts(users, problem.support_size, settings.source)
         rounds.append((counts, protocol.sample_tally(counts, source=settings.source)))
     mean = users * protocol.absence.fraction
-    margin = max(0, math.ceil(identifier.least_estimate - mean) - 1)  # c - N + E[N] must reach the least estimate
+    # An item with c holders and noise N has the estimate c - N + E[N], and is missed if c - N <= margin.
+    margin = max(0, math.ceil(identifier.least_estimate - mean) - 1)
     missed = item_missed(users, protocol.absence.fraction, problem.support_size, margin)
     checks = [
         *privacy_checks("Theorem 12", where, protocol, _EPSILON, _DELTA),

@@ -84,7 +84,7 @@ def _bassily_smith(protocol: BassilySmith, users: int, size: int) -> float:
 
 
 def _local(spread: float, users: int, size: int) -> float:
-    """c sqrt(2 n ln(2 d / beta)) by Hoeffding's inequality; each user's term is one of two numbers 2 c apart."""
+    """Hoeffding's inequality if each user's term is one of two numbers that are ``spread`` apart."""
     return spread * math.sqrt(users * math.log(2 * size / BETA) / 2)
 
 
@@ -191,8 +191,8 @@ def _named(size: int) -> Categories:
 def calibrated(protocol: str, users: int, size: int, calibration: str) -> HistogramProtocol | None:
     """The protocol for the target of the study, or None if the calibration has no parameters for it.
 
-    The sketch has at least 1,000 buckets; with the paper's constants, twice as many as categories that can be held,
-    which is the purpose of the paper's 2 n.
+    A count-min sketch with the paper's constants has 2 min(n, d) buckets: the paper's 2 n stands for twice the number
+    of held categories, which is at most d, too. A tight one has d buckets, but at least 1,000, and at most 4 n.
     """
     more: dict[str, Any] = {}
     if protocol == "count-min":
