@@ -90,7 +90,7 @@ def grid_width(pair: DiscretePair) -> float:
 
 
 def on_grid(pair: DiscretePair, width: float) -> GridLosses:
-    """Split the mass of each outcome between the two grid points around its loss; its mass under both stays the same.
+    """Split each outcome between the two grid points around its loss, with its mass under p and under q unchanged.
 
     That spreads the likelihood ratio, so every divergence becomes an upper bound (Doroshenko et al. 2022, "Connect the
     dots"), with an error of second order in the width.

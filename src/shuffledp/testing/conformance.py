@@ -114,7 +114,7 @@ def _randomize_all_matches(subject: Subject) -> CheckResult:
 
 
 def _multisets(subject: Subject, messages: NDArray[Any], offsets: NDArray[Any]) -> NDArray[np.int64]:
-    """The number of each report as a multiset of messages; ``offsets`` are the positions where reports begin."""
+    """For each report the integer that encodes its multiset of messages; reports begin at ``offsets``."""
     checked = subject.protocol.message_format.check(messages)
     weights = subject.alphabet.weights[subject.protocol.message_format.code(checked)]
     sums = np.concatenate(([0], np.cumsum(weights)))

@@ -57,7 +57,7 @@ class UniformBlanketQuantiles(QuantilesProtocol):
 
     @classmethod
     def for_target(cls, target: Target, domain: Bins, *, branching: tuple[int, ...] | None = None) -> Self:
-        """The fewest uniform cells that meet the target, equally many per cell on every level."""
+        """The fewest noise messages that meet the target; their mean number per cell is the same on every level."""
         chosen = usual_branching(domain.bins) if branching is None else tuple(branching)
         sizes = cls.tree_of(domain, chosen).sizes
         blankets = least_tree_blankets(target.honest_users, sizes, target.epsilon, target.delta)
