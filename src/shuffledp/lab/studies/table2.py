@@ -172,7 +172,7 @@ def _noise_checks(problem: Problem, method: Method, users: int, where: str, sett
         counts = uniform_counts(users, problem.support_size, settings.source)
         rounds.append((counts, protocol.sample_tally(counts, source=settings.source)))
     mean = users * protocol.absence.fraction
-    # An item with c holders and noise N has the estimate c - N + E[N], and is missed if c - N <= margin.
+    # c holders and noise N give the estimate c - N + E[N], or 0 if c <= N: the item is missed if c - N <= margin
     margin = max(0, math.ceil(identifier.least_estimate - mean) - 1)
     missed = item_missed(users, protocol.absence.fraction, problem.support_size, margin)
     checks = [
