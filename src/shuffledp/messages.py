@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import DomainError, ParameterError
-from shuffledp.native import ACTIVE
-from shuffledp.native.cores import available_cores
+from shuffledp.native import ACTIVE, available_cores
 
 _CHUNK_BITS = 1 << 23
 _CHUNK_VALUES = 1 << 20

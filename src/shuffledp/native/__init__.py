@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-__all__ = ["ACTIVE", "STATUS", "NativeStatus"]
+__all__ = ["ACTIVE", "STATUS", "NativeStatus", "available_cores"]
 
 _KERNELS = ("_bits", "_counting", "_numbers", "_permutation", "_reports", "_tables")
 _CHOICES = ("auto", "on", "off")
@@ -51,6 +51,11 @@ def _build_note() -> str:
         return Path(__file__).with_name("_built.txt").read_text().strip()
     except OSError:
         return ""
+
+
+def available_cores() -> int:
+    """The number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 STATUS = _status()

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.native import ACTIVE
-from shuffledp.native.cores import available_cores
+from shuffledp.native import ACTIVE, available_cores
 from shuffledp.randomness import SYSTEM, RandomSource, SystemRandomness
 from shuffledp.randomness.source import fill_of
 from shuffledp.shuffling.by_keys import permute_by_keys

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from shuffledp.collection.analyzer.estimating import Result
 from shuffledp.collection.analyzer.ledger import Entry
-from shuffledp.collection.analyzer.page import release_page
 from shuffledp.durable_files import write_durably
 from shuffledp.estimate import HistogramEstimate
+from shuffledp.pages import render_page
+from shuffledp.pages.estimates import estimate_chart, estimate_table
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 RELEASE_FORMS = ("json", "csv", "html")
@@ -25,6 +26,13 @@ _ID = re.compile("[0-9a-f]{64}")
 _ROWS = 1 << 13  # of a column that are written at once
 _SEPARATOR = ",\n    "
 _LEAST_EXPONENTIAL, _LEAST_DECIMAL_POWER = 1e10, -6  # where numbers of a CSV file change to an exponent
+_REASONS = {
+    "cannot-be-opened": "not sealed to this analyzer and task",
+    "malformed": "neither a message nor a dummy",
+    "outside-domain": "not a message of the protocol",
+    "repeated": "a copy of another message",
+    "wrong-size": "of the wrong length",
+}
 
 
 def release_document(result: Result, entry: Entry, confidence: float) -> dict[str, Any]:
@@ -166,3 +174,59 @@ def _csv_number(value: float) -> str:
     if _LEAST_DECIMAL_POWER <= power < 0:
         return f"{minus}0.{'0' * (-power - 1)}{significant}"
     return f"{minus}{significant[0]}{'.' * (len(significant) > 1)}{significant[1:]}e{power:+d}"
+
+
+def release_page(result: Result, entry: Entry, confidence: float) -> bytes:
+    """The estimate, its accuracy, and its privacy cost, as one HTML page without scripts or external resources."""
+    task, estimate = result.task, result.estimate
+    table = estimate_table(estimate, confidence)
+    return render_page(
+        "release.html",
+        name=task.name,
+        description=task.description,
+        cards=_cards(result, entry),
+        chart=estimate_chart(estimate, confidence),
+        head=table.head,
+        rows=table.rows,
+        more_rows=table.more_rows,
+        withheld=estimate.withheld_sentence(confidence),
+        guarantee=estimate.guarantee.sentence(),
+        budget=_budget(result, entry),
+        made=_made(result),
+        caveats=estimate.caveats,
+        rejected=[
+            [f"{reason}: {_REASONS.get(reason, '')}".rstrip(": "), f"{number:,}"]
+            for reason, number in sorted(result.counted.rejected.items())
+        ],
+        task=task.id.hex(),
+    )
+
+
+def _cards(result: Result, entry: Entry) -> list[tuple[str, str, str]]:
+    guarantee, counted = result.estimate.guarantee, result.counted
+    messages = counted.total_rejected + counted.messages + counted.dummies
+    spent = f"of {entry.budget.epsilon:g} for {result.task.population}, delta {entry.budget.delta:g}"
+    return [
+        ("Reports", f"{result.reports:,}", f"minimum {result.task.minimum_users:,}"),
+        ("Rejected messages", f"{counted.total_rejected:,}", f"of {messages:,}"),
+        ("Privacy", f"ε = {guarantee.epsilon:g}", f"delta {guarantee.delta:g}"),
+        ("Spent in all", f"ε = {entry.spent_epsilon:.4g}", spent),
+    ]
+
+
+def _budget(result: Result, entry: Entry) -> str:
+    releases = "release" if entry.releases == 1 else "releases"
+    return (
+        f"Each release about the same people adds to what can be learned about each of them. After {entry.releases:,} "
+        f"{releases} about {result.task.population}, epsilon = {entry.spent_epsilon:.4g} is spent of "
+        f"{entry.budget.epsilon:g}, at delta = {entry.budget.delta:g}. A release beyond that is refused."
+    )
+
+
+def _made(result: Result) -> str:
+    task = result.task
+    return (
+        f"Reports were taken from {task.opens:%Y-%m-%d %H:%M} UTC until {task.closes:%Y-%m-%d %H:%M} UTC at the "
+        f"latest. {result.reports:,} devices randomized their values with the protocol {task.protocol.name} and sent "
+        f"them sealed. A shuffler that could not read them shuffled all messages; then they were opened and counted."
+    )
