@@ -246,6 +246,7 @@ ALLOWED = {
     ("privacy/almost_central/__init__.py", "_largest_step"),  # steps of searches
     ("privacy/amplification/randomized_response.py", "_descend"),
     ("privacy/incomplete_beta.py", "_small_of_one"),  # checked by whoever calls
+    ("privacy/quick_composition.py", "_points"),  # distances between points, from checked deltas
 }
 """Functions whose clipped numbers are no deltas, or are checked before."""
 
