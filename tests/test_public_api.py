@@ -30,7 +30,7 @@ def test_every_public_name_loads():
         _ = shuffledp.nothing
 
 
-@pytest.mark.parametrize("package", ["", "collection"])
+@pytest.mark.parametrize("package", ["", "collection", "spark"])
 def test_names_are_listed_once_in_the_form_that_type_checkers_export(package):
     """A stub exports what it imports as ``X as X`` only."""
     assert (SOURCE / "py.typed").exists()

@@ -3,6 +3,7 @@
 from shuffledp import collection as collection
 from shuffledp import errors as errors
 from shuffledp import protocols as protocols
+from shuffledp import spark as spark
 from shuffledp.domain import Bins as Bins
 from shuffledp.domain import Bit as Bit
 from shuffledp.domain import Categories as Categories
@@ -17,6 +18,7 @@ from shuffledp.errors import BudgetError as BudgetError
 from shuffledp.errors import ConditionError as ConditionError
 from shuffledp.errors import DataError as DataError
 from shuffledp.errors import DomainError as DomainError
+from shuffledp.errors import EngineError as EngineError
 from shuffledp.errors import InfeasibleError as InfeasibleError
 from shuffledp.errors import MissingPackageError as MissingPackageError
 from shuffledp.errors import OutputError as OutputError

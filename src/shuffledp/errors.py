@@ -43,6 +43,10 @@ class DataError(ShuffledpError):
     """A data file cannot be read, or its column does not contain the required values."""
 
 
+class EngineError(ShuffledpError):
+    """Spark cannot be started, or failed; the message says what to do."""
+
+
 class OutputError(ShuffledpError):
     """A result cannot be written to the given path."""
 

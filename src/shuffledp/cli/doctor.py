@@ -23,6 +23,7 @@ _EXTRAS = {
     "postgres": ("psycopg", "psycopg-pool"),
     "pandas": ("pandas",),
     "opendp": ("opendp",),
+    "spark": ("pandas", "pyarrow", "pyspark"),
 }
 _SPEED_BYTES = 1 << 24
 
