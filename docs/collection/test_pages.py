@@ -249,6 +249,8 @@ def documented_json(heading):
 
 def leaves(value, path=""):
     """``a.b`` for a key in an object, ``a[].b`` for a key in a list of objects."""
+    if path in ("alerts", "tasks[].rejected"):
+        return {path}
     if isinstance(value, dict) and path != "task":
         return set().union(*(leaves(inner, f"{path}.{key}" if path else key) for key, inner in value.items()))
     if isinstance(value, list) and value:

@@ -101,15 +101,14 @@ def serve_analyzer(options: ServerOptions) -> None:
 
 def _check_shuffler(settings: ShufflerSettings, as_json: bool) -> None:
     from shuffledp.collection.server.running import possible_connections
+    from shuffledp.collection.shuffler.operator import task_fields
     from shuffledp.collection.shuffler.server import check_shuffler, check_store_of
 
     key, served_tasks = check_shuffler(settings)
     check_store_of(settings)
     connections = possible_connections(settings.connections)
     refused = [str(reason) for reason in served_tasks.refused]
-    tasks = [
-        {"task": entry.name, "name": entry.task.name, "closes": entry.task.closes.isoformat()} for entry in served_tasks
-    ]
+    tasks = [task_fields(entry) for entry in served_tasks]
     if as_json:
         state = {"role": "shuffler", "key": key.public.id, "tasks": tasks, "refused": refused}
         print_json(state | {"connections": connections})
@@ -124,10 +123,17 @@ def _check_shuffler(settings: ShufflerSettings, as_json: bool) -> None:
 
 
 def _check_analyzer(settings: AnalyzerSettings, as_json: bool) -> None:
-    from shuffledp.collection.analyzer.overview import overview
+    from shuffledp.collection.analyzer.overview import directory_overview
     from shuffledp.collection.server.running import possible_connections
 
-    state = overview(settings) | {"connections": possible_connections(settings.connections)}
+    overview = directory_overview(settings)
+    state = {
+        "refused": overview["refused_tasks"],
+        "tasks": [entry for entry in overview["rounds"] if entry["name"] is not None],
+        "populations": {entry["name"]: entry for entry in overview["populations"]},
+        "alerts": overview["alerts"],
+        "connections": possible_connections(settings.connections),
+    }
     if as_json:
         print_json(state)
     else:

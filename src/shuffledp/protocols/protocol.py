@@ -342,8 +342,13 @@ class Protocol(ABC):
         """The estimate with its uncertainty."""
 
     @abstractmethod
-    def expected_error(self, *, estimator: str = "", confidence: float = 0.95) -> ExpectedError:
-        """The predicted error, typical or in the worst case over all data sets."""
+    def expected_error(
+        self, *, estimator: str = "", confidence: float = 0.95, users: int | None = None
+    ) -> ExpectedError:
+        """The predicted error, typical or in the worst case over all data sets.
+
+        It is that of a round of ``users`` users, or of as many as the target has.
+        """
 
     @abstractmethod
     def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:

@@ -13,7 +13,7 @@ from shuffledp.collection.analyzer import publishing
 from shuffledp.collection.analyzer.agreement import check_agreement
 from shuffledp.collection.analyzer.batches import BatchOutcome, BatchState
 from shuffledp.collection.analyzer.estimating import NotReleasedError
-from shuffledp.collection.analyzer.overview import overview
+from shuffledp.collection.analyzer.overview import directory_overview
 from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import DataError
 
@@ -69,7 +69,7 @@ def contents(work):
 def refused(collection, words):
     """It does not start, says so in one line, and has changed nothing."""
     before = contents(collection.folder / "work")
-    for start in (collection.open, lambda: overview(collection.settings())):
+    for start in (collection.open, lambda: directory_overview(collection.settings())):
         with pytest.raises(DataError, match=words) as told:
             start()
         assert len(str(told.value).splitlines()) == 1

@@ -15,7 +15,7 @@ from shuffledp.cli import main
 from shuffledp.collection.analyzer import publishing
 from shuffledp.collection.analyzer.agreement import has_ledger
 from shuffledp.collection.analyzer.directory import MARKER, initialize, read_marker
-from shuffledp.collection.analyzer.overview import overview
+from shuffledp.collection.analyzer.overview import directory_overview
 from shuffledp.errors import DataError, OutputError
 
 
@@ -58,7 +58,7 @@ def release_one(collection, deliver, monkeypatch):
 def refuse_to_start(collection, words):
     """Neither the server nor the check accepts the directory; both say so in one line and change nothing."""
     before = sorted((collection.folder / "work").rglob("*"))
-    for start in (collection.open, lambda: overview(collection.settings())):
+    for start in (collection.open, lambda: directory_overview(collection.settings())):
         with pytest.raises(DataError, match=words) as error:
             start()
         assert len(str(error.value).splitlines()) == 1
@@ -128,7 +128,7 @@ def test_a_directory_of_an_earlier_version_is_marked(collection, deliver, monkey
     """It has a ledger and no marker. What it has spent stays spent."""
     task, entry = release_one(collection, deliver, monkeypatch)
     (work / MARKER).unlink()
-    assert overview(collection.settings())["populations"]["people"]["releases"] == 1
+    assert [each["releases"] for each in directory_overview(collection.settings())["populations"]] == [1]
     assert read_marker(work) is None, "the check changes nothing"
     with caplog.at_level(logging.INFO, "shuffledp.collection"):
         analyzer = collection.open()

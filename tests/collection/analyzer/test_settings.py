@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.collection.analyzer.overview import overview
+from shuffledp.collection.analyzer.overview import directory_overview
 from shuffledp.collection.analyzer.server import Analyzer, check_analyzer
 from shuffledp.collection.analyzer.settings import Budget, read_budgets
 from shuffledp.collection.wire.keys import SealingKey
@@ -105,20 +105,24 @@ def test_a_key_that_replaces_another(collection, deliver):
 def test_the_operator_sees_how_far_everything_is(collection, deliver):
     collection.budgets(people=(1.5, 1e-6), nobody=(1.0, 1e-6))
     tasks = [collection.task("histogram/k-rr", name=name) for name in ("first", "second", "third")]
-    assert [task["state"] for task in overview(collection.settings())["tasks"]] == ["waiting"] * 3
+    assert [task["state"] for task in directory_overview(collection.settings())["rounds"]] == ["waiting"] * 3
     analyzer = collection.open()
     for task in tasks[:2]:
         deliver(analyzer, collection.batch(task, collection.sealed(task, np.zeros(200, dtype=int))))
         analyzer.releaser.release(task.id)
-    told = overview(collection.settings())  # also while it runs
-    states = {task["name"]: (task["state"], task["reason"]) for task in told["tasks"]}
+    told = directory_overview(collection.settings())  # also while it runs
+    states = {task["name"]: (task["state"], task["reason"]) for task in told["rounds"]}
     assert states["first"] == ("released", "")
     assert states["second"][0] == "refused"
     assert "the budget of the population is 1.5" in states["second"][1]
     assert states["third"] == ("waiting", "")
-    assert told["populations"]["people"]["releases"] == 1
-    assert told["populations"]["people"]["spent_epsilon"] == pytest.approx(1.0, rel=1e-4)
-    assert told["populations"]["nobody"]["spent_epsilon"] == 0.0
+    people, nobody = told["populations"]
+    assert (people["name"], people["releases"]) == ("people", 1)
+    assert people["spent_epsilon"] == pytest.approx(1.0, rel=1e-4)
+    assert (people["next"], people["fits"]) == (tasks[2].id.hex(), False)
+    assert people["after_next"] == pytest.approx(2.0, rel=0.1)
+    assert nobody["spent_epsilon"] == 0.0
+    assert (nobody["next"], nobody["after_next"], nobody["fits"]) == (None, None, None)
     analyzer.close()
 
 
@@ -130,7 +134,7 @@ def test_the_command_checks_and_says_what_is_wrong(collection, run):
     assert "1 task," in told
     assert "commute: waiting." in told
     document = json.loads(run("--config", config, "--check", "--json")[1])
-    assert set(document) == {"tasks", "populations", "refused", "connections"}
+    assert set(document) == {"tasks", "populations", "refused", "connections", "alerts"}
     status, _, complaint = run("--config", config, "--check", SHUFFLEDP_ANALYZER_COLOUR="red")
     assert status == 2
     assert complaint.startswith("error: Unknown setting 'colour'")

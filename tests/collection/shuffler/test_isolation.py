@@ -206,15 +206,9 @@ class TestOperator:
         here = serve()
         assert here.post(form, place.report(form)).status_code == 201
         told = status(here, form)
-        assert (told.name, told.state, told.reports, told.minimum, told.maximum) == (
-            "commuting",
-            "collecting",
-            1,
-            3,
-            50,
-        )
-        assert told.record_size == form.sealed_size
-        assert told.opens < told.closes
+        task = told.served.task
+        assert (task.name, told.state, told.reports) == ("commuting", "collecting", 1)
+        assert (task.minimum_users, task.maximum_users, task.sealed_size) == (3, 50, form.sealed_size)
         assert (told.failures, told.error) == (0, None)
 
     def test_closing_early(self, place, serve, until):
@@ -271,7 +265,7 @@ class TestOperator:
         (place.folder / "tasks" / "gone.json").unlink()
         here = serve()
         told = status(here, form)
-        assert told.name is None
+        assert told.served is None
         assert "missing or refused" in told.error
         here.shuffler.operator.cancel(told.task)
         assert place.files() == set()

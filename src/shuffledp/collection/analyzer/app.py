@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.intake import BatchEndpoints, read_task_id
-from shuffledp.collection.analyzer.overview import state_of
+from shuffledp.collection.analyzer.overview import running_overview
 from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.server import Analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
@@ -71,7 +71,11 @@ def create_app(analyzer: Analyzer) -> Starlette:
             Route("/v1/releases/{task}", show_json),
         ],
         OperatorInterface(
-            analyzer.settings.work, lambda _: state_of(analyzer, scheduler), {"abandon": scheduler.abandon}
+            analyzer.settings.work,
+            lambda _: running_overview(analyzer, scheduler),
+            {"abandon": scheduler.abandon},
+            port=analyzer.settings.operator_port,
+            release_url=analyzer.settings.local_url,
         ),
         is_ready=is_ready,
         start=scheduler.start,

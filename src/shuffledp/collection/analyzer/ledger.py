@@ -183,9 +183,31 @@ class Ledger:
 
 def spent_in(path: Path, population: str, delta: float) -> tuple[int, float]:
     """The number of releases about a population, and their epsilon at this delta; nothing is changed."""
+    contents = _contents_in(path, population)
+    return len(contents), _spent_epsilon(contents, delta)
+
+
+def decision_in(path: Path, task: Task, budget: Budget) -> Entry:
+    """What the ledger would decide about a release of this task now; nothing is changed."""
+    return _decision(_contents_in(path, task.population), task, budget)
+
+
+def _contents_in(path: Path, population: str) -> tuple[bytes, ...]:
+    """The curve documents of all releases about a population."""
     with _reading(path) as connection:
-        curves = [_curve(content) for _, content in _released_after(connection, population, 0)] if connection else []
-    return len(curves), least_epsilon(compose_all(curves), delta) if curves else 0.0
+        return tuple(content for _, content in _released_after(connection, population, 0)) if connection else ()
+
+
+@lru_cache(maxsize=256)
+def _spent_epsilon(contents: tuple[bytes, ...], delta: float) -> float:
+    """Cached, since the page of an operator asks again and again, and composing takes time."""
+    return least_epsilon(compose_all([_curve(content) for content in contents]), delta) if contents else 0.0
+
+
+@lru_cache(maxsize=256)
+def _decision(contents: tuple[bytes, ...], task: Task, budget: Budget) -> Entry:
+    curves = [*(_curve(content) for content in contents), task.guarantee.curve]
+    return _decide(compose_all(curves), len(curves), budget)
 
 
 def entries_in(path: Path) -> dict[bytes, Entry]:

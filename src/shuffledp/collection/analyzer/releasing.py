@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from shuffledp.collection.analyzer.batches import Batch, Batches, BatchState
@@ -43,8 +44,11 @@ class Releaser:
     releases: Releases
     confidence: float
     processes: int
-    progress: Callable[[Counted], None] = lambda _: None
+    progress: Callable[[bytes, Counted], None] = lambda *_: None
+    """Called with the id of the task and the result of opening further messages."""
     stopping: Callable[[], bool] = lambda: False
+    begin: Callable[[bytes], None] = lambda _: None
+    """Called with the id of the task before its messages are opened."""
 
     def release(self, task_id: bytes) -> BatchState:
         """Release a complete batch or refuse it permanently, and return its new state."""
@@ -55,13 +59,14 @@ class Releaser:
         if batch is None:
             raise ShuffledpError("There is no batch of this task.")
         reports = self.batches.manifest(task_id).reports
+        self.begin(task_id)
         try:
             counted = count_messages(
                 task,
                 self.tasks.key(task),
                 list(pieces_of(task, self.batches.chunk_files(task_id))),
                 processes=self.processes,
-                progress=self.progress,
+                progress=partial(self.progress, task_id),
                 stopping=self.stopping,
             )
             result = estimate_round(task, counted, reports).at(self.confidence)

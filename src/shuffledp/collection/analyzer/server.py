@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from dataclasses import dataclass, field
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement, restore_from_releases
 from shuffledp.collection.analyzer.batches import Batches
@@ -19,6 +21,19 @@ from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.task_directory import log_refused
 from shuffledp.collection.server.tls import check_certificate
 from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
+
+
+@dataclass(frozen=True)
+class Opened:
+    """How many messages of a batch were opened, and how many of them were rejected, by reason."""
+
+    messages: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+
+    def add(self, counted: Counted) -> Opened:
+        """With the result of opening further messages."""
+        messages = counted.messages + counted.dummies + counted.total_rejected
+        return Opened(self.messages + messages, self.rejected + counted.rejected)
 
 
 class Analyzer(Server):
@@ -38,7 +53,11 @@ class Analyzer(Server):
             raise
         messages = self.metrics.counter("messages", "Messages by the result of opening them", ["result"])
 
-        def progress(counted: Counted) -> None:
+        self.opened: dict[bytes, Opened] = {}
+        """The messages that this process has opened, by task; of the present attempt at a release."""
+
+        def progress(task_id: bytes, counted: Counted) -> None:
+            self.opened[task_id] = self.opened.get(task_id, Opened()).add(counted)
             messages.labels("counted").inc(counted.messages)
             messages.labels("dummy").inc(counted.dummies)
             for reason, number in counted.rejected.items():
@@ -53,6 +72,7 @@ class Analyzer(Server):
             processes=settings.processes,
             progress=progress,
             stopping=lambda: self.stopping,
+            begin=lambda task_id: self.opened.update({task_id: Opened()}),
         )
 
     def _open(self, settings: AnalyzerSettings) -> None:

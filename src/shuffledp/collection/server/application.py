@@ -65,11 +65,15 @@ class Server(ABC):
 
 @dataclass(frozen=True)
 class OperatorInterface:
-    """The operator's overview and actions, served on a socket in the work directory."""
+    """The operator's overview and actions, served on a socket in the work directory, and on a page if it has a port."""
 
     work: Path
     overview: Overview
     actions: Actions
+    port: int | None = None
+    """The port of the operator's page; None for no page."""
+    release_url: str = ""
+    """Where the operator's browser finds releases; empty if there are none."""
 
 
 def create_server_app(
@@ -87,7 +91,15 @@ def create_server_app(
 
     Web pages of the listed ``origins`` may send requests, and any page may read paths that begin with ``public``.
     """
-    socket = OperatorServer(operator.work, server.role, operator.overview, operator.actions, is_ready)
+    socket = OperatorServer(
+        operator.work,
+        server.role,
+        operator.overview,
+        operator.actions,
+        is_ready,
+        port=operator.port,
+        release_url=operator.release_url,
+    )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

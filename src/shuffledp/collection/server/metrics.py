@@ -40,6 +40,15 @@ class Metrics:
         """The distribution of a quantity."""
         return Histogram(self._prefix + name, description, buckets=bounds, registry=self._registry)
 
+    def values(self, name: str) -> dict[str, float]:
+        """The values of a counter or gauge by its one label (an empty string without a label), as ``text`` has them."""
+        return {
+            next(iter(sample.labels.values()), ""): sample.value
+            for metric in self._registry.collect()
+            if metric.name == self._prefix + name
+            for sample in metric.samples
+        }
+
     def text(self) -> bytes:
         """All metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -1,7 +1,7 @@
 """The operator's interface of a server: JSON over HTTP on a UNIX socket in its work directory, for its user alone.
 
 Each server has its own socket and shows nothing of the other party. Since it is not a port, no proxy can expose it by
-mistake.
+mistake. On request there is also a page for reading, on a loopback port of its own.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import http.client
 import logging
 import socket
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,20 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.routing import Route
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 import shuffledp
 from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.loopback import LOOPBACK
+from shuffledp.collection.server.operator_page import OperatorPage
 from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedResponse, json_response
 from shuffledp.collection.transport.connection import LocalConnection, failure_reason, local_address
 from shuffledp.errors import DataError, RefusedError, ShuffledpError, UnreachableError
 
 SOCKET = "operator.sock"
+_NOT_READY = "The server is not ready: it cannot write durably, or its rounds do not advance. The log says why."
 _MAX_ANSWER_BYTES = 1 << 28
 _ASK_SECONDS = 120.0
 
@@ -41,54 +46,91 @@ Actions = Mapping[str, Callable[[str], Mapping[str, Any]]]
 """Actions on the round of a task, called with the task's id; they return the new state or raise ShuffledpError."""
 
 
+@dataclass(frozen=True)
+class Alert:
+    """Something that the operator should know before everything else."""
+
+    level: str
+    """``act`` if nothing goes on without the operator, ``watch`` otherwise."""
+    message: str
+    task: str | None = None
+    """The id of the task whose round it is about, if it is about one."""
+
+    @classmethod
+    def act(cls, message: str, task: str | None = None) -> Alert:
+        """An alert that calls for an action."""
+        return cls("act", message, task)
+
+    @classmethod
+    def watch(cls, message: str, task: str | None = None) -> Alert:
+        """An alert that may resolve itself."""
+        return cls("watch", message, task)
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {"level": self.level, "task": self.task, "message": self.message}
+
+
 class OperatorServer:
     """Answers the operator of a server, in the server's event loop."""
 
     def __init__(
-        self, directory: Path, role: str, overview: Overview, actions: Actions, is_ready: Callable[[], Awaitable[bool]]
+        self,
+        directory: Path,
+        role: str,
+        overview: Overview,
+        actions: Actions,
+        is_ready: Callable[[], Awaitable[bool]],
+        *,
+        port: int | None = None,
+        release_url: str = "",
     ) -> None:
+        """``port`` is that of the page, if there is one; ``release_url`` is where the page finds releases."""
         self._path, self._role, self._is_ready = directory / SOCKET, role, is_ready
         self._overview, self._actions = overview, actions
-        self._server: asyncio.Server | None = None
+        self._port, self._release_url = port, release_url
+        self._servers: list[asyncio.Server] = []
 
     async def start(self) -> None:
         """Listen. If that fails, the server runs without this interface and logs the reason."""
-        try:
-            listener = _listen(self._path)
-        except OSError as error:
-            event("operator-unavailable", level=logging.ERROR, reason=error.strerror or type(error).__name__)
-            return
+        with _logged_failure():
+            self._servers.append(await _serve(self._app(), _listen(self._path)))
+        if self._port is not None:
+            with _logged_failure():
+                listener = socket.create_server((LOOPBACK, self._port))
+                page = OperatorPage(self._role, self.overview, release_url=self._release_url)
+                self._servers.append(await _serve(page.app(), listener))
+                event("operator-page", role=self._role, host=LOOPBACK, port=listener.getsockname()[1])
+
+    def _app(self) -> Starlette:
         routes = [
             Route("/operator/v1/overview", self._show),
             Route("/operator/v1/rounds/{task}/{action}", self._act, methods=["POST"]),
         ]
-        app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
-        config = uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False)
-        config.load()
-        state = ServerState()
-        loop = asyncio.get_running_loop()
-
-        def connection() -> HttpToolsProtocol:
-            return HttpToolsProtocol(config=config, server_state=state, app_state={}, _loop=loop)
-
-        self._server = await loop.create_unix_server(connection, sock=listener)
+        return Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
 
     async def stop(self) -> None:
-        """Close the socket."""
-        if self._server is not None:
-            self._server.close()
-            with suppress(OSError):  # a read-only disk must not prevent the shutdown
-                self._path.unlink(missing_ok=True)
+        """Close the sockets."""
+        for server in self._servers:
+            server.close()
+        with suppress(OSError):  # a read-only disk must not prevent the shutdown
+            self._path.unlink(missing_ok=True)
 
-    async def _show(self, request: Request) -> PreparedResponse:
-        exact = request.query_params.get("exact") == "true"
+    async def overview(self, exact: bool) -> dict[str, Any]:
+        """The state of the server, its alerts first."""
+        ready = await self._is_ready()
+        document = dict(await run_in_threadpool(self._overview, exact))
+        alerts = [] if ready else [Alert.act(_NOT_READY).to_json()]
         head = {
             "role": self._role,
             "now": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": shuffledp.__version__,
-            "ready": await self._is_ready(),
+            "ready": ready,
         }
-        return await _answer(lambda: head | dict(self._overview(exact)))
+        return head | document | {"alerts": alerts + document["alerts"]}
+
+    async def _show(self, request: Request) -> PreparedResponse:
+        return await _answer(self.overview(request.query_params.get("exact") == "true"))
 
     async def _act(self, request: Request) -> PreparedResponse:
         task, name = request.path_params["task"], request.path_params["action"]
@@ -96,13 +138,40 @@ class OperatorServer:
         if action is None:
             offered = " or ".join(self._actions)
             return json_response({"error": f"The {self._role} can {offered} a round, not {name!r}."}, status=404)
-        return await _answer(lambda: action(task))
+        return await _answer(run_in_threadpool(action, task))
 
 
-async def _answer(action: Callable[[], Mapping[str, Any]]) -> PreparedResponse:
-    """Run an action in another thread; errors become JSON documents of one line."""
+@contextmanager
+def _logged_failure() -> Iterator[None]:
+    """A part of the interface without which the server can run."""
     try:
-        return json_response(await run_in_threadpool(action))
+        yield
+    except OSError as error:
+        event("operator-unavailable", level=logging.ERROR, reason=error.strerror or type(error).__name__)
+
+
+async def _serve(app: ASGIApp, listener: socket.socket) -> asyncio.Server:
+    """Serve an application in the running event loop."""
+    config = uvicorn.Config(
+        app, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False, server_header=False
+    )
+    config.load()
+    state = ServerState()
+    loop = asyncio.get_running_loop()
+    listener.setblocking(False)
+
+    def connection() -> HttpToolsProtocol:
+        return HttpToolsProtocol(config=config, server_state=state, app_state={}, _loop=loop)
+
+    if listener.family == socket.AF_UNIX:
+        return await loop.create_unix_server(connection, sock=listener)
+    return await loop.create_server(connection, sock=listener)
+
+
+async def _answer(result: Awaitable[Mapping[str, Any]]) -> PreparedResponse:
+    """The result of an action; errors become JSON documents of one line."""
+    try:
+        return json_response(await result)
     except ShuffledpError as error:
         return json_response({"error": str(error)}, status=409)
     except (OSError, sqlite3.Error) as error:
@@ -119,7 +188,6 @@ def _listen(path: Path) -> socket.socket:
             listener.bind(name)
         path.chmod(0o600)  # before it listens, so that no connection was accepted
         listener.listen()
-        listener.setblocking(False)
     except BaseException:
         listener.close()
         raise

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 _PIECE_BYTES = 1 << 16
-_NO_CONTENT = 204  # without Content-Length
+_WITHOUT_BODY = (204, 304)  # and without Content-Length
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class PreparedResponse:
         """Send it."""
         if self.problem and (app := scope.get("app")) is not None and hasattr(app.state, "metrics"):
             app.state.metrics.refused(self.problem)
-        lengths = [] if self.status == _NO_CONTENT else [(b"content-length", b"%d" % len(self.body))]
+        lengths = [] if self.status in _WITHOUT_BODY else [(b"content-length", b"%d" % len(self.body))]
         await send({"type": "http.response.start", "status": self.status, "headers": [*lengths, *self.headers]})
         end = max(0, len(self.body) - 1) // _PIECE_BYTES * _PIECE_BYTES
         for start in range(0, end, _PIECE_BYTES):  # at most one piece is buffered for a peer that does not read

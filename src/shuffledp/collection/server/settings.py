@@ -57,16 +57,29 @@ class ServerSettings:
     """Maximum duration of a request, approximately."""
     shutdown_seconds: float = 20.0
     """Maximum wait for requests in progress at shutdown."""
+    operator_port: int | None = None
+    """Port of the operator's page on 127.0.0.1, 0 for any free port; no page if it is not set."""
     log_level: str = "info"
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ParameterError(f"port must be from 0 to 65535, not {self.port}.")
+        if self.operator_port is not None and not 0 <= self.operator_port <= 65535:
+            raise ParameterError(f"operator_port must be from 0 to 65535, not {self.operator_port}.")
+        if self.operator_port is not None and self.operator_port == self.port != 0:
+            raise ParameterError(f"operator_port must differ from port, {self.port}: reports must not reach the page.")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ParameterError("TLS needs both tls_certificate and tls_key.")
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise ParameterError(f"log_level must be debug, info, warning or error, not {self.log_level!r}.")
         check_positive(self, "connections", "connection_megabytes", "request_seconds", "shutdown_seconds")
+
+    @property
+    def local_url(self) -> str:
+        """The server's URL for a browser on this machine; empty if the port is not known in advance."""
+        wildcards = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104
+        host = wildcards.get(self.host, f"[{self.host}]" if ":" in self.host else self.host)
+        return f"{'https' if self.tls_certificate else 'http'}://{host}:{self.port}" if self.port else ""
 
 
 def check_positive(settings: Any, *names: str) -> None:

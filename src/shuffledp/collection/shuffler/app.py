@@ -45,7 +45,12 @@ def create_app(shuffler: Shuffler) -> Starlette:
             Route("/v1/tasks/{task}/reports", reports, methods=["POST"]),
             Route("/v1/tasks/{task}", show_task),
         ],
-        OperatorInterface(shuffler.settings.work, shuffler.operator.overview, shuffler.operator.actions),
+        OperatorInterface(
+            shuffler.settings.work,
+            shuffler.operator.overview,
+            shuffler.operator.actions,
+            port=shuffler.settings.operator_port,
+        ),
         is_ready=is_ready,
         start=shuffler.scheduler.start,
         finish=finish,

@@ -1,4 +1,4 @@
-"""Operator interface of a shuffler: rounds with their states; closing, cancelling, abandoning them.
+"""Operator interface of a shuffler: rounds with their states, and alerts; closing, cancelling, abandoning rounds.
 
 Every method may be called from any thread.
 """
@@ -8,23 +8,27 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from shuffledp.collection.server.logs import event
-from shuffledp.collection.server.operator import Actions
+from shuffledp.collection.server.metrics import Metrics
+from shuffledp.collection.server.operator import Actions, Alert
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.shuffling import RoundShuffler
 from shuffledp.collection.shuffler.store.interface import FINISHED, RoundRecord, RoundState, Store, StoreError
 from shuffledp.collection.shuffler.store.rules import check_give_up
-from shuffledp.collection.shuffler.tasks import ShufflerTasks
+from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
+from shuffledp.errors import ShuffledpError
 
 _ROUNDED_TO = 10
+_LEAST_ELAPSED_SECONDS = 60.0
+_FEW_FREE_BYTES = 1 << 30
+_NOT_RELEASED = frozenset(state.value for state in (RoundState.DESTROYED, RoundState.CANCELLED, RoundState.ABANDONED))
 _CLAIM_SECONDS, _CLAIM_PAUSE_SECONDS = 5.0, 0.05
 
 
@@ -34,47 +38,61 @@ class RoundStatus:
 
     task: str
     """The task's id in hexadecimal."""
-    name: str | None
-    """The task's name; None, like the other fields of the task, if its file is missing or refused."""
+    served: ServedTask | None
+    """None if its file is missing or refused."""
     state: str
     reports: int
-    opens: float | None = None
-    closes: float | None = None
-    """Seconds since 1970."""
-    minimum: int | None = None
-    maximum: int | None = None
-    record_size: int | None = None
-    messages_per_report: int | None = None
     failures: int = 0
     """Failed attempts at the current step."""
     error: str | None = None
     """Why the round does not advance."""
     refused: bool = False
     """Whether the analyzer refuses its batch."""
+    below_minimum: bool = False
+    """Whether it is past its closing time with too few reports, and will be destroyed."""
 
-    def to_json(self, *, exact: bool) -> dict[str, Any]:
-        """The documented JSON form.
+    def to_json(self, *, exact: bool, now: float) -> dict[str, Any]:
+        """The documented JSON form at the time ``now``.
 
         Changes of the exact number of reports reveal whose report was just accepted: below the minimum it is rounded
-        down to a multiple of ten, unless exact numbers are requested.
+        down to a multiple of ten, unless exact numbers are requested. Other numbers are derived from the rounded one.
         """
-        reached = None if self.minimum is None else self.reports >= self.minimum
+        reached = None if self.served is None else self.reports >= self.served.task.minimum_users
+        reports = self.reports if exact or reached else _rounded(self.reports)
         return {
             "task": self.task,
-            "name": self.name,
+            **(dict.fromkeys(_TASK_FIELDS) if self.served is None else task_fields(self.served)),
             "state": self.state,
-            "opens": _time(self.opens),
-            "closes": _time(self.closes),
-            "minimum_users": self.minimum,
-            "maximum_users": self.maximum,
-            "reports": self.reports if exact or reached else self.reports - self.reports % _ROUNDED_TO,
+            "reports": reports,
             "reached_minimum": reached,
-            "record_size": self.record_size,
-            "messages_per_report": self.messages_per_report,
+            "below_minimum": self.below_minimum,
+            "projected_reports": self._projected(reports, now),
+            "predicted_error": self._predicted(reports),
             "failures": self.failures,
             "error": self.error,
             "batch": self._batch,
         }
+
+    def _projected(self, reports: int, now: float) -> int | None:
+        """The number of reports at the closing time, if as many arrive per hour as on average until now."""
+        served = self.served
+        if served is None or self.state != RoundState.COLLECTING.value:
+            return None
+        elapsed = min(now, served.closes) - served.opens
+        if elapsed < _LEAST_ELAPSED_SECONDS:
+            return None
+        projected = _rounded(round(reports * (served.closes - served.opens) / elapsed))
+        return min(max(projected, reports), served.task.maximum_users)
+
+    def _predicted(self, reports: int) -> dict[str, Any] | None:
+        """The predicted error of a release about these reports, or about the minimum if there are fewer."""
+        if self.served is None or self.state in _NOT_RELEASED:
+            return None
+        users = max(reports, self.served.task.minimum_users)
+        try:
+            return {"users": users} | self.served.task.predicted_error(users).to_json()
+        except ShuffledpError:  # a number of users for which no bound is known
+            return None
 
     @property
     def _batch(self) -> str | None:
@@ -94,16 +112,33 @@ class ShufflerOperator:
     store: Store
     round_shuffler: RoundShuffler
     scheduler: RoundScheduler
+    metrics: Metrics
+    clock: Callable[[], float] = time.time
 
     def overview(self, exact: bool) -> dict[str, Any]:
-        """The shuffler's key, store and rounds."""
-        directory = self.settings.store_folder
-        return {
+        """The shuffler's key, store, rounds and answers; alerts first."""
+        directory, now = self.settings.store_folder, self.clock()
+        rounds = [status.to_json(exact=exact, now=now) for status in self.rounds()]
+        exact = exact or all(entry["reached_minimum"] or entry["state"] != "collecting" for entry in rounds)
+        document = {
             "key": self.key_id,
             "store": {"kind": self.settings.store, "free_bytes": None if directory is None else _free_bytes(directory)},
             "refused_tasks": [str(refused) for refused in self.tasks.refused],
-            "rounds": [status.to_json(exact=exact) for status in self.rounds()],
+            "rounds": rounds,
+            "answers": self._counts("reports", exact),
+            "refusals": self._counts("refusals", exact),
+            "rate": {
+                "limit": self.settings.reports_per_second or None,
+                "waiting": self._counts("waiting_reports", exact).get("", 0),
+            },
+            "clock_offset_seconds": self.metrics.values("clock_offset_seconds").get("", 0.0),
         }
+        return {"alerts": [alert.to_json() for alert in shuffler_alerts(document)]} | document
+
+    def _counts(self, name: str, exact: bool) -> dict[str, int]:
+        """The metric of this name by its label, without zeros; rounded like the number of reports."""
+        values = {label: int(value) for label, value in sorted(self.metrics.values(name).items()) if value}
+        return {label: value if exact else _rounded(value) for label, value in values.items()}
 
     @property
     def actions(self) -> Actions:
@@ -125,7 +160,7 @@ class ShufflerOperator:
     def rounds(self) -> list[RoundStatus]:
         """Every round of the store, in the order of closing."""
         rounds = [self._status(task_id, record) for task_id, record in self.store.survey().rounds.items()]
-        return sorted(rounds, key=lambda status: (status.closes or 0.0, status.task))
+        return sorted(rounds, key=lambda status: (status.served.closes if status.served else 0.0, status.task))
 
     def _status(self, task_id: bytes, record: RoundRecord) -> RoundStatus:
         served, scheduled = self.tasks.get(task_id.hex()), self.scheduler.get(task_id)
@@ -136,18 +171,13 @@ class ShufflerOperator:
             error = error or "The task of this round is missing or refused, so the round does not advance."
         return RoundStatus(
             task=task_id.hex(),
-            name=served.task.name if served else None,
+            served=served,
             state=record.state.value,
             reports=record.reports,
-            opens=served.opens if served else None,
-            closes=served.closes if served else None,
-            minimum=served.task.minimum_users if served else None,
-            maximum=served.task.maximum_users if served else None,
-            record_size=served.task.sealed_size if served else None,
-            messages_per_report=served.task.messages_per_report if served else None,
             failures=scheduled.retries.failures if scheduled else 0,
             error=error,
             refused=scheduled.refused if scheduled else False,
+            below_minimum=scheduled is not None and scheduled.below_since is not None,
         )
 
     def close(self, task: str) -> int:
@@ -217,8 +247,60 @@ class ShufflerOperator:
             time.sleep(_CLAIM_PAUSE_SECONDS)
 
 
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+def shuffler_alerts(overview: Mapping[str, Any]) -> list[Alert]:
+    """What the operator should know first, the most urgent first."""
+    act = [Alert.act(f"A task file was refused. {reason}") for reason in overview["refused_tasks"]]
+    watch = []
+    free = overview["store"]["free_bytes"]
+    if free is not None and free < _FEW_FREE_BYTES:
+        act.append(Alert.act(f"The disk of the store has only {free / 1e6:,.0f} MB free."))
+    if overview["clock_offset_seconds"]:
+        watch.append(
+            Alert.watch(f"The system clock is {overview['clock_offset_seconds']:+,.0f} s off the time that rounds use.")
+        )
+    for entry in overview["rounds"]:
+        if entry["below_minimum"]:
+            act.append(
+                Alert.act(
+                    f"The time of the round is over with fewer than {entry['minimum_users']:,} reports: it will be "
+                    "destroyed after the grace period.",
+                    entry["task"],
+                )
+            )
+        elif entry["error"]:
+            act.append(Alert.act(entry["error"], entry["task"]))
+        elif entry["projected_reports"] is not None and entry["projected_reports"] < (entry["minimum_users"] or 0):
+            watch.append(
+                Alert.watch(
+                    f"At this pace the round closes with about {entry['projected_reports']:,} reports, and the "
+                    f"guarantee requires {entry['minimum_users']:,}.",
+                    entry["task"],
+                )
+            )
+    return [*act, *watch]
+
+
+def task_fields(served: ServedTask) -> dict[str, Any]:
+    """What the operator is told about a task, whatever the state of its round."""
+    task = served.task
+    return {
+        "task": served.name,
+        "name": task.name,
+        "opens": task.opens.isoformat(timespec="seconds"),
+        "closes": task.closes.isoformat(timespec="seconds"),
+        "minimum_users": task.minimum_users,
+        "maximum_users": task.maximum_users,
+        "record_size": task.sealed_size,
+        "messages_per_report": task.messages_per_report,
+    }
+
+
+_TASK_FIELDS = ("name", "opens", "closes", "minimum_users", "maximum_users", "record_size", "messages_per_report")
+"""The keys of ``task_fields`` that are null if the task is missing."""
+
+
+def _rounded(count: int) -> int:
+    return count - count % _ROUNDED_TO
 
 
 def _free_bytes(directory: Path) -> int:

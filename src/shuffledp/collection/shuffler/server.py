@@ -82,7 +82,14 @@ class Shuffler(Server):
             tick=tick,
         )
         self.operator = ShufflerOperator(
-            settings, key.public.id, self.tasks, self.store, round_shuffler, self.scheduler
+            settings,
+            key.public.id,
+            self.tasks,
+            self.store,
+            round_shuffler,
+            self.scheduler,
+            self.metrics,
+            self.clock,
         )
         self.scheduler.open_rounds()
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +27,7 @@ from shuffledp.durable_files import read_limited
 from shuffledp.errors import ConditionError, ParameterError, ShuffledpError
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.documents import from_document, to_document
-from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.protocol import ExpectedError, Protocol
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
 FORMAT, VERSION = "shuffledp-task", 1
@@ -170,6 +170,10 @@ class Task:
             delta=self.delta,
         )
 
+    def predicted_error(self, users: int, confidence: float = 0.95) -> ExpectedError:
+        """The predicted error of a release about this many users."""
+        return _predicted_error(self.protocol, users, confidence)
+
     def to_document(self) -> dict[str, Any]:
         """The document that is signed."""
         honest = self.protocol.guarantee.honest_users
@@ -296,6 +300,12 @@ class SignedTask:
     def load(cls, path: str | Path) -> Self:
         """Read a file."""
         return cls.from_bytes(read_limited(Path(path), MAX_TASK_BYTES, "task"))
+
+
+@lru_cache(maxsize=256)
+def _predicted_error(protocol: Protocol, users: int, confidence: float) -> ExpectedError:
+    """Cached, since the page of an operator asks again and again."""
+    return protocol.expected_error(users=users, confidence=confidence)
 
 
 def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:

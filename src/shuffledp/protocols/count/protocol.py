@@ -74,10 +74,15 @@ class CountProtocol(IndexedProtocol, AnalysedProtocol):
         return self.estimate(tally, estimator=estimator)
 
     def expected_error(
-        self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
+        self,
+        *,
+        estimator: str = "",
+        confidence: float = 0.95,
+        users: int | None = None,
+        counts: NDArray[np.int64] | None = None,
     ) -> ExpectedError:
         """The predicted error, in the worst case or for given true numbers of ones."""
-        return self._expected(estimator, confidence, counts)
+        return self._expected(estimator, confidence, counts, users=users)
 
     def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """The number of ones."""

@@ -164,17 +164,19 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         *,
         estimator: str = "",
         confidence: float = 0.95,
+        users: int | None = None,
         counts: NDArray[np.int64] | None = None,
     ) -> ExpectedError:
         """The larger error of a category of average size and of one that is large compared with the noise.
 
         Or the error of given true counts.
         """
-        expected = super().expected_error(estimator=estimator, confidence=confidence, counts=counts)
+        expected = super().expected_error(estimator=estimator, confidence=confidence, users=users, counts=counts)
         if counts is not None:
             return expected
-        analysis = self.analysis_by(estimator or self.estimators[0], self.users)
-        average = analysis.mean_squared_error(round(self.users / self.domain_size))
+        users = users or self.users
+        analysis = self.analysis_by(estimator or self.estimators[0], users)
+        average = analysis.mean_squared_error(round(users / self.domain_size))
         return replace(expected, rmse=max(expected.rmse, math.sqrt(average)))
 
     def check_tally(self, tally: Tally) -> None:

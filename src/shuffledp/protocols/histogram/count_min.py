@@ -222,7 +222,12 @@ class CountMinHistogram(HistogramProtocol):
         )
 
     def expected_error(
-        self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
+        self,
+        *,
+        estimator: str = "",
+        confidence: float = 0.95,
+        users: int | None = None,
+        counts: NDArray[np.int64] | None = None,
     ) -> ExpectedError:
         """The exact error at given true counts, over at most 300 categories; or the error without collisions.
 
@@ -232,7 +237,8 @@ class CountMinHistogram(HistogramProtocol):
         estimator = estimator or self.estimators[0]
         check_estimator(estimator, self.estimators)
         check_confidence(confidence)
-        sketch = self._sketch(self.users, estimator)
+        users = users or self.users
+        sketch = self._sketch(users, estimator)
         if counts is None:
             squared = sketch.squared_error_alone
         else:
@@ -241,7 +247,7 @@ class CountMinHistogram(HistogramProtocol):
         risk = (1 - confidence) / (2 * self.domain_size)
         return ExpectedError(
             rmse=math.sqrt(squared),
-            max_error=min(float(self.users), max(sketch.overestimate_bound(risk), sketch.underestimate_bound(risk))),
+            max_error=min(float(users), max(sketch.overestimate_bound(risk), sketch.underestimate_bound(risk))),
             confidence=confidence,
         )
 

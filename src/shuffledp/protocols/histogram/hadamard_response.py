@@ -192,18 +192,23 @@ class HadamardResponse(HistogramProtocol):
         )
 
     def expected_error(
-        self, *, estimator: str = "", confidence: float = 0.95, counts: NDArray[np.int64] | None = None
+        self,
+        *,
+        estimator: str = "",
+        confidence: float = 0.95,
+        users: int | None = None,
+        counts: NDArray[np.int64] | None = None,
     ) -> ExpectedError:
         """The exact error for given true counts; without them, for users spread evenly over the categories."""
         check_estimator(estimator or self.estimators[0], self.estimators)
         starts = np.arange(0, self.domain_size, self.width - 1)
         sizes = np.diff(starts, append=self.domain_size)
-        users = self.users if counts is None else float(np.sum(counts))
-        users_in_block = users * sizes / self.domain_size if counts is None else np.add.reduceat(counts, starts)
-        largest = users if counts is None else float(users_in_block.max())
+        reports = (users or self.users) if counts is None else int(np.sum(counts))
+        users_in_block = reports * sizes / self.domain_size if counts is None else np.add.reduceat(counts, starts)
+        largest = float(reports) if counts is None else float(users_in_block.max())
         neighbours = float(sizes @ users_in_block) / self.domain_size
-        variance = self._noise(round(users), neighbours).variance(np.array([users / self.domain_size]))
-        worst = self._analysis(round(users), self._noise(round(users), largest)).expected_error(confidence)
+        variance = self._noise(reports, neighbours).variance(np.array([reports / self.domain_size]))
+        worst = self._analysis(reports, self._noise(reports, largest)).expected_error(confidence)
         return replace(worst, rmse=math.sqrt(float(variance[0])))
 
 

@@ -53,7 +53,9 @@ class AnalysedProtocol(Protocol):
         self.check_round(tally, estimator)
         return self.analysis_by(estimator, tally.users)
 
-    def _expected(self, estimator: str, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
+    def _expected(
+        self, estimator: str, confidence: float, truth: NDArray[Any] | None = None, *, users: int | None = None
+    ) -> ExpectedError:
         estimator = estimator or self.estimators[0]
         check_estimator(estimator, self.estimators)
-        return self.analysis_by(estimator, self.users).expected_error(confidence, truth)
+        return self.analysis_by(estimator, users or self.users).expected_error(confidence, truth)

@@ -130,11 +130,13 @@ class QuantilesProtocol(IndexedProtocol):
         tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
         return self.estimate(tally, estimator=estimator)
 
-    def expected_error(self, *, estimator: str = "", confidence: float = 0.95) -> ExpectedError:
+    def expected_error(
+        self, *, estimator: str = "", confidence: float = 0.95, users: int | None = None
+    ) -> ExpectedError:
         """The error of the numbers of users below the edges: the root mean square and the maximum over all edges."""
         check_estimator(estimator or self.estimators[0], self.estimators)
         check_confidence(confidence)
-        noises = self.noises(self.users)
+        noises = self.noises(users or self.users)
         return TreeAnalysis(self.tree, noises, noises).expected_error(confidence)
 
     def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:  # noqa: ARG002 - the noise is the same

@@ -115,12 +115,17 @@ class SumProtocol(_AnsweredQuestion, AnalysedProtocol):
         return self.estimate(tally, estimator=estimator)
 
     def expected_error(
-        self, *, estimator: str = "", confidence: float = 0.95, values: NDArray[np.float64] | None = None
+        self,
+        *,
+        estimator: str = "",
+        confidence: float = 0.95,
+        users: int | None = None,
+        values: NDArray[np.float64] | None = None,
     ) -> ExpectedError:
         """The predicted error in the units of the interval: in the worst case, or for given positions."""
-        error = self._expected(estimator, confidence)
+        error = self._expected(estimator, confidence, users=users)
         variance = error.rmse**2 if values is None else self.variance(np.asarray(values, dtype=np.float64))
-        unit = self.domain.width / (self.users if self.answered_question == "mean" else 1)
+        unit = self.domain.width / ((users or self.users) if self.answered_question == "mean" else 1)
         return ExpectedError(
             rmse=unit * float(np.sqrt(variance)),
             max_error=unit * error.max_error,
