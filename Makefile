@@ -17,7 +17,7 @@ export PIP_CONSTRAINT := constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studies test test-slow test-spark test-sanitized bench lint format docs clean
+.PHONY: help demo studies test test-slow test-spark test-sanitized bench lint format docs web clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,6 +85,9 @@ format: $(VENV)/.dev ## let ruff format and mend what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+web: $(VENV)/.dev ## bundle clients/web into the pages that the package ships
+	@$(BIN)/python tools/web.py build
+
 docs: $(VENV)/.dev ## the documentation, in docs/_build
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 	@echo "docs/_build/index.html"
@@ -93,5 +96,5 @@ test-sanitized: $(VENV)/.dev ## the compiled kernels under AddressSanitizer
 	@$(BIN)/python tools/sanitize.py
 
 clean: ## remove everything that was made
-	rm -rf $(VENV) $(SPARK) build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info src/shuffledp/native/*.so src/shuffledp/native/_built.txt
+	rm -rf $(VENV) $(SPARK) clients/web/node_modules clients/web/dist build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info src/shuffledp/native/*.so src/shuffledp/native/_built.txt
 	find src tests docs tools benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,2 @@
+/** The public names for Node. */
+export * from "./index.ts";

@@ -1,0 +1,33 @@
+/** The limits of a device on the tasks that it answers, whatever they claim: the same defaults as in Python. */
+import { Refusal } from "./refusal.ts";
+import { type Task } from "./task.ts";
+
+export interface Policy {
+  /** A task whose delta at `maxEpsilon` is above `maxDelta` is refused. */
+  readonly maxEpsilon: number;
+  readonly maxDelta: number;
+  /** Minimum number of honest users among whom a report is hidden; ignored for local protocols. */
+  readonly minUsers: number;
+  /** Maximum messages of one report: sealing each takes time. */
+  readonly maxMessages: number;
+  readonly maxReportBytes: number;
+}
+
+export const DEFAULT_POLICY: Policy = { maxEpsilon: 1, maxDelta: 1e-5, minUsers: 100, maxMessages: 65_536, maxReportBytes: 1 << 24 };
+
+/** Throws a Refusal that names the exceeded limit, if there is one. */
+export function checkPolicy(task: Task, limits: Partial<Policy> = {}): void {
+  const policy = { ...DEFAULT_POLICY, ...limits }, { guarantee } = task;
+  if (!(policy.maxEpsilon > 0 && policy.maxDelta >= 0 && policy.maxDelta < 1 && policy.minUsers >= 1 && policy.maxMessages >= 1 && policy.maxReportBytes >= 1))
+    throw new RangeError("a policy needs positive limits and a delta below 1");
+  if (task.messagesPerReport > policy.maxMessages || task.reportSize > policy.maxReportBytes)
+    throw new Refusal(
+      "policy",
+      `a report of this task has ${task.messagesPerReport} messages and ${task.reportSize} bytes; this device sends at most ${policy.maxMessages} and ${policy.maxReportBytes}`,
+    );
+  const delta = guarantee.deltaAt(policy.maxEpsilon);
+  if (!(delta <= policy.maxDelta))
+    throw new Refusal("policy", `the task has delta = ${delta} at epsilon = ${policy.maxEpsilon}; this device allows ${policy.maxDelta}`);
+  if (!guarantee.local && guarantee.honestUsers < policy.minUsers)
+    throw new Refusal("policy", `the task hides a report among ${guarantee.honestUsers} honest users; this device requires ${policy.minUsers}`);
+}

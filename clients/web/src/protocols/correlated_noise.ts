@@ -1,0 +1,110 @@
+/** Ghazi et al.: noise in shares, and pairs of messages that cancel (count/, histogram/correlated-noise). */
+import { chanceOfAtLeast } from "../accounting/capping.ts";
+import { signedDelta, unaryPair, type CorrelatedNoise, type Pair } from "../accounting/correlated.ts";
+import { oneSided, roundedUp, twoSided } from "../accounting/divergence.ts";
+import { object, type JsonObject } from "../canonical.ts";
+import { BIT, readCategories } from "../domain.ts";
+import { type Draws } from "../draw.ts";
+import { complement, fraction, properDyadic, ratioToDouble, toDouble, type Dyadic, type Ratio } from "../numbers.ts";
+import { type Message } from "../packing.ts";
+import { check } from "../refusal.ts";
+import { readTerms, type Reader } from "./protocol.ts";
+
+const LEAST_COMPLEMENT = 2 ** -18;
+const WIDEST = 1e6;
+
+export function readNoise(parameters: JsonObject): CorrelatedNoise {
+  const noise = { ratio: drawable(parameters["ratio"]), floodShape: fraction(parameters["flood_shape"]), floodRatio: drawable(parameters["flood_ratio"]) };
+  const widths = [[1, noise.ratio], [ratioToDouble(noise.floodShape), noise.floodRatio]] as const;
+  const width = widths.reduce((sum, [shape, ratio]) => sum + (shape * toDouble(ratio) + 12 * Math.sqrt(shape * toDouble(ratio))) / toDouble(complement(ratio)), 0);
+  check(width <= WIDEST, "the noise is too wide to compute with");
+  return noise;
+}
+
+/** The ratio of noise that is drawn in shares: at most 1 - 2^-18. */
+export function drawable(document: Parameters<typeof properDyadic>[0]): Dyadic {
+  const ratio = properDyadic(document);
+  check(toDouble(complement(ratio)) >= LEAST_COMPLEMENT, "the noise is too wide to draw");
+  return ratio;
+}
+
+/** The noise of one cell, or null if it is more than `room` messages. */
+export function cellNoise(draws: Draws, noise: CorrelatedNoise, honest: number, plus: Message, minus: Message, room: number): Message[] | null {
+  const own: Ratio = { numerator: 1n, denominator: BigInt(honest) };
+  const pairs: Ratio = { numerator: noise.floodShape.numerator, denominator: noise.floodShape.denominator * BigInt(honest) };
+  const messages: Message[] = [];
+  for (const sign of [plus, minus]) {
+    const copies = draws.shares(own, noise.ratio, room - messages.length);
+    if (copies > room - messages.length) return null;
+    for (let copy = 0; copy < copies; copy++) messages.push(sign);
+  }
+  const copies = draws.shares(pairs, noise.floodRatio, (room - messages.length) >> 1);
+  if (2 * copies > room - messages.length) return null;
+  for (let copy = 0; copy < copies; copy++) messages.push(plus, minus);
+  return messages;
+}
+
+/** The noise of cells 0, 1, ... with the flag 0 for plus and 1 for minus, after a user's own messages. */
+export function noisyCells(draws: Draws, noise: CorrelatedNoise, honest: number, cells: number, own: Message[], limit: number): Message[] | null {
+  const messages = own;
+  for (let cell = 0n; cell < cells; cell++) {
+    const added = cellNoise(draws, noise, honest, [cell, 0n], [cell, 1n], limit - messages.length);
+    if (!added) return null;
+    messages.push(...added);
+  }
+  return messages;
+}
+
+/** An upper bound of the probability that the noise of so many cells has at least `least` messages. */
+export function chanceOfNoise(noise: CorrelatedNoise, honest: number, cells: number, least: number): number {
+  const part = (shape: number, ratio: Dyadic, size: number) => ({ shape: shape / honest, ratio: toDouble(ratio), notRatio: toDouble(complement(ratio)), size });
+  return chanceOfAtLeast([part(2 * cells, noise.ratio, 1), part(cells * ratioToDouble(noise.floodShape), noise.floodRatio, 2)], least);
+}
+
+/** Messages of the noise on average. */
+export const expectedNoise = ({ ratio, floodShape, floodRatio }: CorrelatedNoise, honest: number, cells: number): number =>
+  ((2 * cells) / honest) * (toDouble(ratio) / toDouble(complement(ratio)) + (ratioToDouble(floodShape) * toDouble(floodRatio)) / toDouble(complement(floodRatio)));
+
+export const correlatedCount: Reader = (document) => {
+  const parameters = object(document, ["terms", "ratio", "flood_shape", "flood_ratio", "encoding"]);
+  const terms = readTerms(parameters["terms"]), noise = readNoise(parameters), encoding = parameters["encoding"];
+  check(encoding === "signed" || encoding === "unary", "the encoding must be signed or unary");
+  let pair: Pair | undefined;
+  return {
+    domain: BIT, terms, localEpsilon: Infinity, maxMessages: null,
+    format: { bounds: [2n], flags: 0 },
+    draws: expectedNoise(noise, terms.honest, 1),
+    randomize(draws, x, limit) {
+      const own: Message[] = encoding === "signed" ? [[BigInt(1 - x)]] : x === 1 ? [[0n]] : [];
+      const added = cellNoise(draws, noise, terms.honest, [0n], [1n], limit - own.length);
+      return added && [...own, ...added];
+    },
+    delta(epsilon) {
+      const E = Math.exp(epsilon);
+      if (encoding === "signed") {
+        const { sum, leftOut } = signedDelta(noise, E);
+        return roundedUp(sum, leftOut);
+      }
+      const { p, q, leftOut } = (pair ??= unaryPair(noise));
+      return roundedUp(Math.max(oneSided(p, q, E), oneSided(q, p, E)), leftOut);
+    },
+    chanceOfMore: (limit) => chanceOfNoise(noise, terms.honest, 1, limit),
+  };
+};
+
+export const correlatedHistogram: Reader = (document) => {
+  const parameters = object(document, ["terms", "ratio", "flood_shape", "flood_ratio", "domain_size", "categories"]);
+  const terms = readTerms(parameters["terms"]), noise = readNoise(parameters), domain = readCategories(parameters);
+  let pair: Pair | undefined;
+  return {
+    domain, terms, localEpsilon: Infinity, maxMessages: null,
+    format: { bounds: [BigInt(domain.size)], flags: 1 },
+    draws: 2 * expectedNoise(noise, terms.honest, domain.size),
+    randomize: (draws, x, limit) => noisyCells(draws, noise, terms.honest, domain.size, [[BigInt(x), 0n]], limit),
+    delta(epsilon) {
+      const { p, q, leftOut } = (pair ??= unaryPair(noise));
+      return roundedUp(twoSided(p, q, Math.exp(epsilon)), 2 * leftOut);
+    },
+    chanceOfMore: (limit) => chanceOfNoise(noise, terms.honest, domain.size, limit),
+  };
+};

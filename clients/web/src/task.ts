@@ -1,0 +1,190 @@
+/** Signed tasks: believed only as far as the pinned key signed them and their claims follow from their parameters. */
+import { concat, fromBase64, hex, sha256, utf8, type Bytes } from "./bytes.ts";
+import { object, read, write, type Json, type JsonObject } from "./canonical.ts";
+import { type Domain } from "./domain.ts";
+import { integer, number } from "./numbers.ts";
+import { packedSize } from "./packing.ts";
+import { type Protocol } from "./protocols/protocol.ts";
+import { readProtocol } from "./protocols/registry.ts";
+import { check, Refusal } from "./refusal.ts";
+import { SUITE } from "./sealing.ts";
+import { readText } from "./texts.ts";
+
+const KEYS = [
+  "format", "version", "name", "description", "population", "protocol", "guarantee", "minimum_users", "maximum_users", "opens", "closes",
+  "messages_per_report", "message_size", "suite", "analyzer", "shuffler",
+];
+const MAX_TASK_BYTES = 1 << 24, MAX_USERS = 10 ** 9, MAX_MESSAGES = 65_536, MAX_DRAWS = 1 << 24;
+/** The label before the bytes that are signed. */
+const LABEL = utf8("shuffledp task v1\n");
+
+export type Question = "count" | "histogram" | "sum" | "quantiles";
+
+/** What a task guarantees; `deltaAt` is an upper bound of delta at another epsilon. */
+export interface Guarantee {
+  readonly epsilon: number;
+  readonly delta: number;
+  deltaAt(epsilon: number): number;
+  /** The honest users among whom a report is hidden; 1 for a local protocol. */
+  readonly honestUsers: number;
+  /** The epsilon that is left if shuffler and analyzer collude; Infinity if nothing is. */
+  readonly localEpsilon: number;
+  /** Whether no shuffler is needed. */
+  readonly local: boolean;
+  /** Whether this client computed it from the parameters, or relies on a pinned task id. */
+  readonly how: "recomputed" | "pinned";
+}
+
+export interface Task {
+  /** 64 hexadecimal digits. */
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  readonly population: string;
+  readonly question: Question;
+  /** Such as histogram/k-rr. */
+  readonly protocolName: string;
+  readonly domain: Domain;
+  /** The names of the categories of a histogram; null if they are numbered, or if it is no histogram. */
+  readonly categories: readonly string[] | null;
+  /** The bounds of a sum or of quantiles, else null. */
+  readonly interval: { readonly lower: number; readonly upper: number; readonly whole: boolean } | null;
+  readonly guarantee: Guarantee;
+  readonly minimumUsers: number;
+  readonly maximumUsers: number;
+  readonly opens: Date;
+  readonly closes: Date;
+  readonly messagesPerReport: number;
+  /** Bytes of a packed message. */
+  readonly messageSize: number;
+  /** Bytes of a report. */
+  readonly reportSize: number;
+  readonly protocol: Protocol;
+  /** Messages are sealed to this key. */
+  readonly analyzer: Bytes;
+}
+
+/** Bytes of a report before its messages: magic, version, task id, report id. */
+export const REPORT_HEADER_BYTES = 4 + 1 + 32 + 16;
+/** Bytes that sealing adds to a packed message: its kind, the encapsulated key, the tag. */
+const SEALED_EXTRA_BYTES = 1 + 32 + 16;
+
+const keyId = async (kind: string, raw: Bytes): Promise<string> => hex(await sha256(concat(utf8(`shuffledp ${kind} key\n`), raw))).slice(0, 16);
+
+/** The task of these bytes; a Refusal unless `author` signed them and the guarantee holds. One line feed may follow. */
+export async function verifyTask(content: Uint8Array, author: Bytes, pins: readonly string[] = []): Promise<Task> {
+  if (content.length > MAX_TASK_BYTES + 1) throw new Refusal("not-canonical", "the task is too long");
+  const envelope = object(read(content.at(-1) === 10 ? content.subarray(0, -1) : content), ["author", "signature", "task"]);
+  const signature = fromBase64(envelope["signature"], 64);
+  if (envelope["author"] !== (await keyId("signing", author))) throw new Refusal("unknown-author", "the task was not signed by the key that is trusted here");
+  const signed = concat(LABEL, utf8(write(envelope["task"]!)));
+  if (!(await isSigned(author, signature, signed))) throw new Refusal("bad-signature", "the signature of the task does not hold");
+  return readTask(envelope["task"]!, hex(await sha256(signed)), pins);
+}
+
+async function isSigned(author: Bytes, signature: Bytes, signed: Bytes): Promise<boolean> {
+  let key: CryptoKey;
+  try {
+    key = await crypto.subtle.importKey("raw", author, { name: "Ed25519" }, false, ["verify"]);
+  } catch {
+    throw new Refusal("no-x25519", "this browser is too old to check a signature: it lacks Ed25519");
+  }
+  return crypto.subtle.verify({ name: "Ed25519" }, key, signature, signed);
+}
+
+async function readTask(document: Json, id: string, pins: readonly string[]): Promise<Task> {
+  if (typeof document !== "object" || (document as JsonObject | null)?.["format"] !== "shuffledp-task") throw new Refusal("version", "this is not a task");
+  const version = (document as JsonObject)["version"];
+  if (typeof version === "number" && version !== 1) throw new Refusal("version", "the task has another version than 1");
+  const parts = object(document, KEYS);
+  check(version === 1, "the version must be 1");
+  const name = readText(parts["name"], 1), description = readText(parts["description"], 0), population = readText(parts["population"], 1);
+  const opens = readTime(parts["opens"]), closes = readTime(parts["closes"]);
+  check(opens < closes, "the round closes before it opens");
+  const [analyzer] = await Promise.all([readKey(parts["analyzer"], "sealing"), readKey(parts["shuffler"], "signing")]);
+  check(!isOfLowOrder(analyzer), "the key of the analyzer is of low order");
+  const messagesPerReport = integer(parts["messages_per_report"], 1, MAX_MESSAGES);
+  for (const key of ["minimum_users", "maximum_users", "message_size"]) check(typeof parts[key] === "number", `${key} must be an integer`);
+  const protocol = readProtocol(parts["protocol"]), { terms } = protocol;
+  const maximumUsers = integer(parts["maximum_users"], Math.min(terms.users, MAX_USERS + 1), MAX_USERS), messageSize = packedSize(protocol.format);
+  check(protocol.maxMessages === null || protocol.maxMessages <= MAX_MESSAGES, "a report may have at most 65,536 messages");
+  check(expectedDraws(protocol) <= MAX_DRAWS, "a report takes too many random draws");
+  const claim = object(parts["guarantee"], ["epsilon", "delta", "honest_users", "local_epsilon"]);
+  const epsilon = number(claim["epsilon"]), delta = number(claim["delta"]);
+  check(epsilon >= 1e-12 && epsilon <= 700 && delta >= 1e-300 && delta < 1, "the claimed epsilon must be from 1e-12 to 700, and delta from 1e-300 to below 1");
+  const localEpsilon = claim["local_epsilon"] === null ? Infinity : number(claim["local_epsilon"]), honestUsers = protocol.local ? 1 : terms.honest;
+  const consistent = {
+    minimum_users: parts["minimum_users"] === terms.users,
+    messages_per_report: protocol.maxMessages === null || protocol.maxMessages === messagesPerReport,
+    message_size: parts["message_size"] === messageSize,
+    suite: parts["suite"] === SUITE,
+    honest_users: claim["honest_users"] === honestUsers,
+    local_epsilon: isClose(localEpsilon, protocol.localEpsilon),
+  };
+  for (const [key, holds] of Object.entries(consistent)) if (!holds) throw new Refusal("inconsistent", `${key} does not follow from the protocol`);
+  const deltaAt = checkedGuarantee(protocol, { epsilon, delta, messagesPerReport, maximumUsers }, pins.includes(id));
+  const { domain } = protocol;
+  return {
+    id, name, description, population, domain, protocol, analyzer, opens, closes, maximumUsers, messagesPerReport, messageSize,
+    question: protocol.name.split("/")[0] as Question,
+    protocolName: protocol.name,
+    categories: domain.kind === "categories" ? domain.names : null,
+    interval: domain.kind === "interval" ? domain : domain.kind === "bins" ? { lower: domain.lower, upper: domain.upper, whole: false } : null,
+    minimumUsers: terms.users,
+    reportSize: REPORT_HEADER_BYTES + messagesPerReport * (messageSize + SEALED_EXTRA_BYTES),
+    guarantee: { epsilon, delta, deltaAt, honestUsers, localEpsilon: protocol.localEpsilon, local: protocol.local ?? false, how: protocol.delta ? "recomputed" : "pinned" },
+  };
+}
+
+/** Random draws of a report: one for each part of each message. */
+const expectedDraws = ({ format, maxMessages, draws = 0 }: Protocol): number => draws + (maxMessages ?? 1) * (format.bounds.length + format.flags);
+
+/** Checks the claim and the terms; returns an upper bound of delta at any epsilon. */
+function checkedGuarantee(
+  protocol: Protocol & { name: string },
+  claim: { epsilon: number; delta: number; messagesPerReport: number; maximumUsers: number },
+  isPinned: boolean,
+): (epsilon: number) => number {
+  const { terms, delta } = protocol;
+  if (!delta) {
+    if (isPinned) return (epsilon) => (epsilon >= claim.epsilon ? claim.delta : 1); // delta falls with epsilon
+    throw new Refusal("unsupported-protocol", `this client cannot compute the guarantee of ${protocol.name}, and the task is not pinned`);
+  }
+  const termsHold = protocol.local ? protocol.localEpsilon <= terms.epsilon : delta(terms.epsilon) <= terms.delta;
+  if (!termsHold) throw new Refusal("bad-guarantee", "the parameters do not give the epsilon and delta of their own terms");
+  const chance = protocol.chanceOfMore?.(claim.messagesPerReport) ?? 0;
+  const deltaAt = (epsilon: number) => delta(epsilon) + (chance && (1 + Math.exp(epsilon)) * claim.maximumUsers * chance);
+  const found = deltaAt(claim.epsilon);
+  if (!(found <= claim.delta)) // also if it is NaN
+    throw new Refusal("bad-guarantee", `the parameters give delta = ${found} at epsilon = ${claim.epsilon}, not ${claim.delta}`);
+  return (epsilon) => {
+    const bound = deltaAt(epsilon);
+    return bound <= 1 ? bound : 1;
+  };
+}
+
+/** Infinity is close to itself alone. */
+const isClose = (a: number, b: number): boolean => a === b || (Number.isFinite(a) && Number.isFinite(b) && Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(a), Math.abs(b)));
+
+async function readKey(document: Json | undefined, kind: string): Promise<Bytes> {
+  const parts = object(document, ["kind", "id", "public"]), raw = fromBase64(parts["public"], 32);
+  check(parts["kind"] === kind && parts["id"] === (await keyId(kind, raw)), `a ${kind} key with its id is missing`);
+  return raw;
+}
+
+function readTime(document: Json | undefined): Date {
+  check(typeof document === "string" && /^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$/.test(document), "a time like 2026-01-31T18:00:00Z is missing");
+  const time = new Date(document);
+  check(Number.isFinite(+time) && time.toISOString() === document.replace("Z", ".000Z"), "a time is not a real date");
+  return time;
+}
+
+/** X25519 with a point of order 8 or less gives a secret that everybody knows. */
+function isOfLowOrder(key: Bytes): boolean {
+  const field = (1n << 255n) - 19n, x = (BigInt(`0x${hex(key.toReversed())}`) & ((1n << 255n) - 1n)) % field;
+  return LOW_ORDER.includes(x) || x === field - 1n;
+}
+const LOW_ORDER = [
+  0n, 1n, 325606250916557431795983626356110631294008115727848805560023387167927233504n,
+  39382357235489614581723060781553021112529911719440698176882885853963445705823n,
+];

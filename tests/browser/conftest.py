@@ -1,0 +1,143 @@
+"""A real Chromium for tests, and the tools that build what runs in it. Nothing is skipped under CI=true.
+
+``browser`` is a running Chromium of Playwright, ``page`` an empty page in a context of its own, ``site`` serves files
+over HTTP on loopback. Where no Chromium can be had, the tests that need one are skipped with one line.
+"""
+
+import functools
+import importlib.util
+import os
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _load_tools():
+    spec = importlib.util.spec_from_file_location("web_tools", ROOT / "tools" / "web.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+tools = _load_tools()
+
+
+def _skip(what, error):
+    line = f"{what} were skipped: {error}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(line)
+    pytest.skip(line)
+
+
+@pytest.fixture(scope="session")
+def web():
+    """``tools/web.py``, with the packages of npm installed."""
+    try:
+        tools.install()
+    except tools.MissingToolError as error:
+        _skip("tests of the web client", error)
+    return tools
+
+
+@pytest.fixture(scope="session")
+def bundle(web, tmp_path_factory):
+    """Bundles one TypeScript file of clients/web for browsers: its JavaScript."""
+
+    @functools.cache
+    def bundled(entry):
+        directory = tmp_path_factory.mktemp("bundle")
+        web.run_node("build.mjs", "--entry", entry, "--out", directory)
+        return (directory / "bundle.js").read_text(encoding="utf-8")
+
+    return bundled
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The Chromium that tests start: its executable and environment."""
+    try:
+        return tools.chromium()
+    except tools.MissingToolError as error:
+        _skip("browser tests", error)
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    """A running Chromium without a window."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=chromium.executable,
+            args=list(tools.CHROMIUM_ARGUMENTS),
+            env={**os.environ, **chromium.environment},
+            chromium_sandbox=_has_sandbox(),
+        )
+        yield started
+        started.close()
+
+
+def _has_sandbox():
+    """Whether the sandbox of Chromium works: not as root, and not where user namespaces are closed."""
+    closed = Path("/proc/sys/kernel/unprivileged_userns_clone")
+    limit = Path("/proc/sys/user/max_user_namespaces")
+    restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    if os.geteuid() == 0 or os.path.exists("/.dockerenv"):
+        return False
+    values = {path: path.read_text().strip() for path in (closed, limit, restricted) if path.exists()}
+    return values.get(closed) != "0" and values.get(limit) != "0" and values.get(restricted) != "1"
+
+
+@pytest.fixture
+def context(browser):
+    """A browser context of its own: no storage is shared with other tests."""
+    context = browser.new_context()
+    context.set_default_timeout(120_000)  # a busy machine is no failure
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context):
+    """An empty page."""
+    return context.new_page()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def _served(directory):
+    directory.mkdir()
+    (directory / "index.html").write_text("<!doctype html><meta charset=utf-8><title>test</title>")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=directory))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield directory, f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A directory and the address at which it is served: a secure context, as loopback is."""
+    with _served(tmp_path / "site") as served:
+        yield served
+
+
+@pytest.fixture
+def other_site(tmp_path):
+    """The same at another origin."""
+    with _served(tmp_path / "other") as served:
+        yield served

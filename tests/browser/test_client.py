@@ -1,0 +1,69 @@
+"""The client for browsers: types, unit tests in Node, test vectors in Chromium, the committed bundle and its size."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+VECTORS = ROOT / "vectors" / "v1"
+NAMES = ("task", "randomizers", "report", "sealing")
+
+
+def test_types(web):
+    web.check()
+
+
+def test_unit_tests_in_node(web):
+    done = web.run_node("--test", "--test-reporter=tap", "test/*.test.ts", check=False, capture_output=True)
+    print("\n".join(line for line in done.stdout.splitlines() if re.match(r"\s*(# |not ok|ok)", line)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"^# pass (\d+)", done.stdout, re.MULTILINE)[1]) >= 2
+
+
+def test_committed_assets_are_what_the_sources_give(web, tmp_path):
+    web.build(tmp_path)
+    built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert "client.js" in built
+    for name, content in built.items():
+        committed = web.STATIC / name
+        assert committed.exists(), f"{name} is missing: run make web and commit"
+        assert committed.read_bytes() == content, f"{name} is outdated: run make web and commit"
+
+
+def test_the_client_is_small(web):
+    size = len(gzip.compress((web.STATIC / "client.js").read_bytes(), 9, mtime=0))
+    assert size <= 16_000
+
+
+FILES = {name: json.loads((VECTORS / f"{name}.json").read_text()) for name in NAMES}
+
+
+class TestVectorsInChromium:
+    def run(self, page, site, bundle, files):
+        directory, address = site
+        (directory / "test.js").write_text(bundle("test/in_browser.ts"), encoding="utf-8")
+        page.goto(address)
+        page.add_script_tag(url="test.js", type="module")
+        page.wait_for_function("() => 'checkVectors' in globalThis")
+        return page.evaluate("(files) => checkVectors(files)", files)
+
+    def test_all_pass(self, page, site, bundle):
+        outcome = self.run(page, site, bundle, FILES)
+        print(f"{outcome['passed']} checks passed in Chromium {page.context.browser.version}")
+        assert outcome["failures"] == []
+        assert outcome["passed"] > 600
+
+    def test_an_altered_vector_is_found(self, page, site, bundle):
+        files = json.loads(json.dumps(FILES))
+        files["sealing"]["good"][0]["sealed"] = files["sealing"]["good"][0]["sealed"][:-2] + "00"
+        outcome = self.run(page, site, bundle, files)
+        assert len(outcome["failures"]) == 1
+
+
+def test_chromium_keeps_origins_apart(page, site, other_site):
+    """The default arguments of the npm package switch that off: tests of origins would prove nothing."""
+    page.goto(site[1])
+    ask = "(url) => fetch(url).then((answer) => answer.status, (error) => error.name)"
+    assert page.evaluate(ask, site[1]) == 200
+    assert page.evaluate(ask, other_site[1]) == "TypeError"
