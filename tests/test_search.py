@@ -11,6 +11,7 @@ from shuffledp.search import (
     bisect_ratio,
     find_bracket,
     least_integer,
+    least_integer_near,
     narrow,
 )
 
@@ -35,6 +36,21 @@ def test_least_integers(least):
     assert least_integer(lambda n: n >= least) == least
     assert bisect_integers(lambda n: n >= least, 0, 2 * least) == least
     assert least_integer(lambda n: n >= least, limit=least - 1 if least > 1 else None) == (1 if least == 1 else None)
+
+
+@pytest.mark.parametrize("guess", [-5, 0, 6, 7, 8, 90, 200])
+@pytest.mark.parametrize("least", [0, 1, 7, 99, 100])
+@pytest.mark.parametrize("step", [1, 10])
+def test_least_integers_near_a_guess(guess, least, step):
+    points = []
+
+    def holds(n: int) -> bool:
+        points.append(n)
+        return n >= least
+
+    assert least_integer_near(holds, guess, -1, 100, step=step) == least
+    assert len(points) == len(set(points))
+    assert all(0 <= point < 100 for point in points)
 
 
 def test_bisection_ends_where_the_condition_holds():

@@ -36,6 +36,24 @@ def least_integer(holds: Callable[[int], bool], *, low: int = 0, high: int = 1, 
     return bisect_integers(holds, low, high)
 
 
+def least_integer_near(holds: Callable[[int], bool], guess: int, low: int, high: int, *, step: int) -> int:
+    """The least integer above ``low`` at which the condition holds, given that it holds at ``high``.
+
+    Steps from the guess are doubled until the result lies between two of them; then bisection.
+    """
+    lowest, highest = low, high
+    while high - low > 1:
+        point = min(max(guess, low + 1), high - 1)
+        if holds(point):
+            high, guess = point, point - step
+        else:
+            low, guess = point, point + step
+        step *= 2
+        if low > lowest and high < highest:
+            guess = (low + high) // 2
+    return high
+
+
 def bisect(
     holds: Callable[[float], bool],
     low: float,

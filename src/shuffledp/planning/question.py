@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval
-from shuffledp.errors import DomainError, ParameterError
+from shuffledp.errors import DomainError
 from shuffledp.protocols.protocol import Protocol
-from shuffledp.protocols.sum.protocol import SumProtocol
 
 MAX_CATEGORIES = 1 << 31
 """Maximum number of categories of a histogram, whose counts are all held in memory."""
@@ -143,8 +142,6 @@ class Mean(Sum):
 
     def answered_by(self, protocol: Protocol) -> Protocol:
         """The protocol, with estimates and errors of the mean."""
-        if not isinstance(protocol, SumProtocol):
-            raise ParameterError(f"A mean is estimated from a sum, not by {protocol.question}/{protocol.name}.")
         return protocol.answering("mean")
 
 

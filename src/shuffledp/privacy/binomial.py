@@ -15,6 +15,7 @@ from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.incomplete_beta import betainc, betaincc
 from shuffledp.randomness import Dyadic
 from shuffledp.randomness.dyadic import check_uncertain
+from shuffledp.search import least_integer_near
 
 Floats = NDArray[np.float64]
 
@@ -128,19 +129,14 @@ class Binomial:
 
     def least_with_lower_tail(self, level: float, *, strictly: bool = False) -> int:
         """The least k with Pr[N <= k] >= level (or > level, if strictly)."""
-        low, high = -1, self.trials  # Pr[N <= high] is enough, Pr[N <= low] is not
         guess = round(self.mean + self.deviation * _normal_quantile(level))
-        step = max(1, int(self.deviation / 4))
-        while high - low > 1:
-            middle = min(max(guess, low + 1), high - 1)
-            if self._lower_tail_reaches(middle, level, strictly=strictly):
-                high, guess = middle, middle - step
-            else:
-                low, guess = middle, middle + step
-            step *= 2
-            if low >= 0 and high < self.trials:
-                guess = (low + high) // 2
-        return high
+        return least_integer_near(
+            lambda k: self._lower_tail_reaches(k, level, strictly=strictly),
+            guess,
+            -1,
+            self.trials,
+            step=max(1, int(self.deviation / 4)),
+        )
 
     def _lower_tail_reaches(self, k: int, level: float, *, strictly: bool) -> bool:
         if level > 0.5:  # compare the small side, which is accurate

@@ -181,6 +181,18 @@ class Protocol(ABC):
         """Minimum number of reports of a round."""
         return self.target.users
 
+    def answering(self, question: str) -> Self:
+        """The protocol, with estimates and errors of this question: its own, or of a sum also the ``mean``."""
+        if question != self.question:
+            raise ParameterError(
+                f"{self.question}/{self.name} cannot answer the question {question!r}.", question=question
+            )
+        return self
+
+    def without_names(self) -> Self:
+        """The protocol without the names of its categories, if it has any."""
+        return self
+
     @property
     def released_only(self) -> bool:
         """Whether only a trusted party sees the messages, and others see only its noisy release."""

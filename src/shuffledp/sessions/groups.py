@@ -13,7 +13,7 @@ from shuffledp.domain import Categories, DiscreteDomain, Interval
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.estimate import Estimate, HistogramEstimate
 from shuffledp.estimate.grouped import GroupedEstimate, TooFewUsers
-from shuffledp.planning import Count, Histogram, Plan, Question, plan
+from shuffledp.planning import Histogram, Plan, Question, plan
 from shuffledp.privacy.guarantee import WITHIN_GROUP
 from shuffledp.privacy.parallel import in_parallel
 from shuffledp.protocols.protocol import Protocol
@@ -34,7 +34,6 @@ GRID_RATIO = 1.05
 _RANKING_RATIO = 1.6
 """Ratio of the coarser grid for whose numbers of users the best protocol is chosen."""
 _LEAST_USERS, _VERY_MANY_USERS = 2, 10_000_000
-_BITS = ("no", "yes")
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,7 @@ class PreparedPrivateGroups:
 def prepare_private_groups(column: GroupedColumn, prepare: Prepare) -> PreparedPrivateGroups:
     """The number of users per listed group and value."""
     together = prepare(column)  # of all groups
-    values, members = _value_names(together.question), column.members
+    values, members = together.value_names, column.members
     question = Histogram(together.users, domain_size=len(members.names) * len(values))
     product = replace(together, question=question, data=members.product_counts())
     return PreparedPrivateGroups(column.by, members.names, values, together.question.name, product)
@@ -235,11 +234,3 @@ def check_private_groups(question: str, groups: Iterable[str] | None, group_by: 
             "Ask for a histogram of bins by private groups, or give public groups by `group_by=COLUMN` alone."
         )
     return Categories.of(groups)
-
-
-def _value_names(question: Question) -> tuple[str, ...]:
-    if isinstance(question, Count):
-        return _BITS
-    assert isinstance(question, Histogram)  # noqa: S101 - checked before data were read
-    assert isinstance(question.categories, Categories)  # noqa: S101
-    return question.categories.names

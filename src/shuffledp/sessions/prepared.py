@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate, check_quantile
 from shuffledp.planning import Count, Histogram, Quantiles, Question, Sum
 from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER
+from shuffledp.protocols.flow import run_counted, run_round
 
 if TYPE_CHECKING:
     from shuffledp.engines.groups import GroupedColumn
@@ -40,6 +41,10 @@ class Prepared:
     """The quantiles that are asked for."""
     neighbours: str = REPLACE_ONE
     """The neighbouring relation of the guarantee of a release."""
+    value_names: tuple[str, ...] = ()
+    """The names of the values that are counted; empty for sums, means and quantiles."""
+    run: Callable[..., Estimate] = run_counted
+    """The function of ``protocols.flow`` that makes an estimate from ``data``."""
 
     @property
     def users(self) -> int:
@@ -56,7 +61,8 @@ class Prepared:
 def prepare_count(column: AnyColumn, *, equals: str | None = None) -> Prepared:
     """How many users said yes, or have the value ``equals``."""
     counts = column.bits(equals=equals)
-    return Prepared(Count(int(counts.sum())), counts, _caveats(column), neighbours=_neighbours(column))
+    question = Count(int(counts.sum()))
+    return Prepared(question, counts, _caveats(column), neighbours=_neighbours(column), value_names=("no", "yes"))
 
 
 def prepare_histogram(
@@ -75,8 +81,9 @@ def prepare_histogram(
     caveats = _caveats(column, clip=clip)
     if from_data:
         caveats = ("The list of categories was taken from the data: which ones occur is not protected.", *caveats)
-    question = Histogram(int(counts.sum()), categories=_categories(domain, other))
-    return Prepared(question, counts, caveats, neighbours=_neighbours(column))
+    categories = _categories(domain, other)
+    question = Histogram(int(counts.sum()), categories=categories)
+    return Prepared(question, counts, caveats, neighbours=_neighbours(column), value_names=categories.names)
 
 
 def _categories(domain: DiscreteDomain, other: str | None) -> Categories:
@@ -92,7 +99,8 @@ def prepare_numbers(kind: type[Sum], column: AnyColumn, domain: Interval, *, cli
     """The sum or mean (``kind``) of the users' numbers."""
     positions = column.positions(domain, clip=clip)
     question = kind(len(positions), domain.lower, domain.upper, domain.whole)
-    return Prepared(question, positions, _caveats(column, clip=clip), neighbours=_neighbours(column))
+    caveats = _caveats(column, clip=clip)
+    return Prepared(question, positions, caveats, neighbours=_neighbours(column), run=run_round)
 
 
 def prepare_quantiles(

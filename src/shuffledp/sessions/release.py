@@ -7,8 +7,7 @@ from typing import Any, TypedDict
 from shuffledp.checks import check_target, check_users
 from shuffledp.errors import ParameterError
 from shuffledp.estimate import Estimate
-from shuffledp.planning import Question, Sum, plan
-from shuffledp.protocols.flow import run_counted, run_round
+from shuffledp.planning import Question, plan
 from shuffledp.protocols.protocol import Protocol, check_estimator
 from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import SYSTEM, RandomSource
@@ -93,9 +92,8 @@ def run_prepared(
     source: RandomSource = SYSTEM,
 ) -> Estimate:
     """One round of the protocol over the users of the prepared question."""
-    run = run_round if isinstance(prepared.question, Sum) else run_counted
     chosen = estimator or protocol.estimators[0]
-    return prepared.finish(run(protocol, prepared.data, estimator=chosen, route=route, source=source))
+    return prepared.finish(prepared.run(protocol, prepared.data, estimator=chosen, route=route, source=source))
 
 
 def release(

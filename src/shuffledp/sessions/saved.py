@@ -14,16 +14,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from shuffledp.durable_files import FileLock, read_limited, write_durably
 from shuffledp.errors import DataError, OutputError, ParameterError, ShuffledpError
 from shuffledp.output import check_writable
 from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER
 from shuffledp.protocols.documents import from_document, to_document
-from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.protocol import Protocol
-from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.sessions.budget import MAX_RELEASES, Budget, Release
 
 FORMAT, VERSION = "shuffledp-session", 1
@@ -238,11 +236,7 @@ def _neighbours(content: Mapping[str, Any]) -> str:
 
 def _protocol(document: Any, statistic: str) -> Protocol:
     protocol = from_document(document)
-    if statistic == "mean":
-        if not isinstance(protocol, SumProtocol):
-            raise ParameterError(f"a mean is estimated from a sum, not by {protocol.question}/{protocol.name}")
-        return protocol.answering("mean")
-    return protocol
+    return protocol.answering("mean") if statistic == "mean" else protocol
 
 
 def _release_document(release: Release) -> dict[str, Any]:
@@ -256,7 +250,7 @@ def _release_document(release: Release) -> dict[str, Any]:
         "secure": release.secure,
         "finished": release.finished,
         "neighbours": release.neighbours,
-        "protocol": to_document(_without_names(release.protocol)),
+        "protocol": to_document(release.protocol.answering(release.protocol.question).without_names()),
     }
 
 
@@ -269,15 +263,6 @@ def _continues(later: Budget, earlier: Budget) -> bool:
 def _unfinished(budget: Budget) -> Any:
     releases = (replace(release, finished=False) for release in budget.releases)
     return json.loads(session_content(replace(budget, announced=None, releases=tuple(releases))))
-
-
-def _without_names(protocol: Protocol) -> Protocol:
-    """The protocol without the names of categories; that of a mean as that of the sum."""
-    if isinstance(protocol, SumProtocol):
-        return protocol.answering("sum")
-    if isinstance(protocol, HistogramProtocol) and protocol.categories is not None:
-        return cast("Protocol", replace(cast("Any", protocol), categories=None))
-    return protocol
 
 
 def _check_keys(content: Any, keys: tuple[str, ...], name: str) -> None:

@@ -10,6 +10,7 @@ import math
 from decimal import Context, Decimal
 
 from shuffledp.errors import ParameterError
+from shuffledp.search import bisect_integers
 
 _DIGITS = 50
 
@@ -38,11 +39,8 @@ def crossing(m: int, digits: int = 30) -> tuple[Decimal, Decimal]:
         return tanh > context.divide(epsilon, root)
 
     # in units of 10^-digits; the surplus is positive near 0, and negative from sqrt(m) on, since tanh < 1
-    low, high = 1, int(root.scaleb(digits)) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if positive(Decimal(middle).scaleb(-digits)) else (low, middle)
-    return Decimal(low).scaleb(-digits), Decimal(high).scaleb(-digits)
+    above = bisect_integers(lambda units: not positive(Decimal(units).scaleb(-digits)), 1, int(root.scaleb(digits)) + 1)
+    return Decimal(above - 1).scaleb(-digits), Decimal(above).scaleb(-digits)
 
 
 def least_m(epsilon: float) -> float:

@@ -39,6 +39,7 @@ from shuffledp.lab.structure.sampled_response import (
 from shuffledp.lab.studies.checks import Check, at_least, at_most, equals
 from shuffledp.lab.studies.study import Figure, Outcome, ResultTable, Settings, Study, curve_figure
 from shuffledp.randomness.samplers import uniform_below
+from shuffledp.search import bisect
 
 _EXACT = "exact fractions"
 _MAX_WEIGHT = 9
@@ -304,11 +305,8 @@ def _epsilon_figure(settings: Settings) -> Figure:
 
     def with_delta(count: int) -> float:
         """The least epsilon at the shown delta, by bisection on the exact curve."""
-        curve, low, high = ShuffledCurve(warner, count), 0.0, math.log(3)
-        while high - low > 1e-3:
-            middle = (low + high) / 2
-            low, high = (low, middle) if curve.delta_at(middle) <= _SHOWN_DELTA else (middle, high)
-        return high
+        curve = ShuffledCurve(warner, count)
+        return bisect(lambda epsilon: curve.delta_at(epsilon) <= _SHOWN_DELTA, 0.0, math.log(3), absolute=1e-3)
 
     curves = [
         Curve(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,10 @@ class HistogramProtocol(IndexedProtocol, AnalysedProtocol):
     def domain(self) -> Categories | Numbered:
         """The possible values."""
         return self.categories or Numbered(self.domain_size)
+
+    def without_names(self) -> Self:
+        """The protocol with categories that are numbered from 0."""
+        return self if self.categories is None else cast("Self", replace(cast("Any", self), categories=None))
 
     @classmethod
     def domain_arguments(

@@ -318,7 +318,7 @@ def _error_figure(rows: Sequence[Row], rounds: Sequence[Row]) -> Figure:
             Curve("its noise", _points(chosen, f"paper_radius{end}"), "computed", group="paper"),
             Curve("tight noise", _points(chosen, f"tight_radius{end}"), "computed", group="tight"),
         ]
-        if question.name == "count":
+        if question.coordinates == 1:
             curves.append(Curve("tight, no threshold", _points(chosen, "tight_radius_unbiased"), "computed"))
             for calibration in ("paper", "tight"):
                 run = [
