@@ -326,7 +326,7 @@ import numpy as np
 from shuffledp.collection.analyzer.estimating import estimate_round
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.collection.analyzer.publishing import Releases
-from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.task.task import SignedTask
 from shuffledp.messages import Messages
@@ -335,7 +335,7 @@ task = SignedTask.load(directory / "tasks" / "task.json").task
 messages = task.protocol.randomize_all(np.array([1, 0] * 50))
 counted = Counted(task.protocol.tally(Messages(messages.values, 0)), len(messages.values), 0)
 result = estimate_round(task, counted, 100)
-Releases(directory / "releases").publish(result, Entry(True, Budget(1.0, 1e-6), 1, 1.0), 0.95)
+Releases(directory / "releases").publish(result, Entry(True, PopulationBudget(1.0, 1e-6), 1, 1.0), 0.95)
 """
     done = run(code, tmp_path, extras=("collection",))
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shuffledp.collection.task.display_strings import NORMALIZED, REFUSED, check_categories, check_string, comparable
+from shuffledp.collection.task.display_strings import (
+    NORMALIZED,
+    REFUSED,
+    check_category_names,
+    check_string,
+    comparable,
+)
 from shuffledp.errors import ParameterError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "collection" / "task.md").read_text(encoding="utf-8")
@@ -78,7 +84,7 @@ def test_code_points_of_later_versions_stay_as_they_are(point):
 
 
 def test_names_are_different():
-    check_categories(["bus", "Bus", "b us", "\u0628", "\u092c"])
+    check_category_names(["bus", "Bus", "b us", "\u0628", "\u092c"])
     for pair in (["a", "a"], ["\u00e9", "e\u0301"], ["\u1e69", "s\u0307\u0323"], ["\u03ac", "\u1f71"]):
         with pytest.raises(ParameterError, match="look the same"):
-            check_categories(pair)
+            check_category_names(pair)

@@ -18,7 +18,7 @@ from shuffledp.output import check_writable, write_whole
 
 if TYPE_CHECKING:
     from shuffledp.collection.device import Connection
-    from shuffledp.collection.device.release import Release
+    from shuffledp.collection.device.release import PublishedRelease
     from shuffledp.collection.task.task import Task
 
 _PAUSE_SECONDS = (0.5, 10.0)  # between requests, growing from the first to the second
@@ -72,7 +72,7 @@ def _form(out: Path, forms: tuple[str, ...]) -> str:
     return form
 
 
-def _wait_for(connection: Connection, task: Task, seconds: float) -> Release:
+def _wait_for(connection: Connection, task: Task, seconds: float) -> PublishedRelease:
     """Poll until the release is published or the time is over; an analyzer that does not answer may be restarting."""
     from shuffledp.collection.device.release import fetch_release
 
@@ -95,7 +95,7 @@ def _wait_for(connection: Connection, task: Task, seconds: float) -> Release:
         pause = min(longest, pause * _PAUSE_GROWTH)
 
 
-def _show(published: Release) -> None:
+def _show(published: PublishedRelease) -> None:
     document, task = published.document, published.task
     try:
         rejected = document["messages"]["rejected"]

@@ -26,7 +26,7 @@ def _rounds() -> None:
     need_packages()
 
 
-class Server(StrEnum):
+class ServerRole(StrEnum):
     """The server to ask."""
 
     shuffler = "shuffler"
@@ -34,12 +34,12 @@ class Server(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerOptions:
+class RoundsOptions:
     """The server to ask, and the form of the output."""
 
     config: ConfigOption = None
     role: Annotated[
-        Server | None,
+        ServerRole | None,
         typer.Option("--role", help="The server, if the file has settings of both, or they are in the environment."),
     ] = None
     as_json: JsonOption = False
@@ -52,7 +52,7 @@ _YesOption = Annotated[bool, typer.Option("--yes", help="Confirm that reports or
 @rounds_app.command("list")
 @takes_groups
 def list_rounds(
-    options: ServerOptions,
+    options: RoundsOptions,
     exact: Annotated[
         bool, typer.Option("--exact", help="Exact numbers of reports, also below the minimum of a round.")
     ] = False,
@@ -84,7 +84,7 @@ def list_rounds(
 
 @rounds_app.command("close")
 @takes_groups
-def close_round(task: _TaskArgument, options: ServerOptions) -> None:
+def close_round(task: _TaskArgument, options: RoundsOptions) -> None:
     """Close a round of a shuffler before its time; below its minimum it is refused.
 
     Example: shuffledp rounds close 5d1ff4a0 --config shuffler.toml
@@ -94,7 +94,7 @@ def close_round(task: _TaskArgument, options: ServerOptions) -> None:
 
 @rounds_app.command("cancel")
 @takes_groups
-def cancel_round(task: _TaskArgument, options: ServerOptions, yes: _YesOption = False) -> None:
+def cancel_round(task: _TaskArgument, options: RoundsOptions, yes: _YesOption = False) -> None:
     """End a round of a shuffler that is not shuffled yet: its reports are destroyed, and nothing of it is released.
 
     Example: shuffledp rounds cancel 5d1ff4a0 --yes --config shuffler.toml
@@ -105,7 +105,7 @@ def cancel_round(task: _TaskArgument, options: ServerOptions, yes: _YesOption = 
 
 @rounds_app.command("abandon")
 @takes_groups
-def abandon_round(task: _TaskArgument, options: ServerOptions, yes: _YesOption = False) -> None:
+def abandon_round(task: _TaskArgument, options: RoundsOptions, yes: _YesOption = False) -> None:
     """Give up a round that cannot finish by itself, and destroy its remaining data.
 
     Of a shuffler: a round that is damaged or keeps failing, or a batch that the analyzer does not accept. Of an
@@ -122,7 +122,7 @@ def _confirm(action: str, yes: bool) -> None:
         raise ParameterError(f"rounds {action} permanently destroys the data of the round; add --yes to confirm.")
 
 
-def _act(action: str, digits: str, options: ServerOptions) -> None:
+def _act(action: str, digits: str, options: RoundsOptions) -> None:
     from shuffledp.collection.server.operator import ask_server
 
     server, work = _server(options)
@@ -141,20 +141,20 @@ def _overview(work: Path, *, exact: bool = False) -> dict[str, Any]:
     return ask_server(work, "GET", f"/operator/v1/overview{'?exact=true' if exact else ''}")
 
 
-def _server(options: ServerOptions) -> tuple[Server, Path]:
+def _server(options: RoundsOptions) -> tuple[ServerRole, Path]:
     """Which server is meant, and its work directory."""
     server = options.role or _only_role(options.config)
-    read = shuffler_settings if server is Server.shuffler else analyzer_settings
+    read = shuffler_settings if server is ServerRole.shuffler else analyzer_settings
     return server, read(options.config).work
 
 
-def _only_role(config: Path | None) -> Server:
+def _only_role(config: Path | None) -> ServerRole:
     if config is not None:
         try:
             tables = tomllib.loads(config.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return Server.shuffler  # read_settings then reports what is wrong with the file
-        if len(roles := [server for server in Server if server.value in tables]) == 1:
+            return ServerRole.shuffler  # read_settings then reports what is wrong with the file
+        if len(roles := [server for server in ServerRole if server.value in tables]) == 1:
             return roles[0]
     raise ParameterError("Say which server is meant: --role shuffler or --role analyzer.")
 

@@ -12,14 +12,14 @@ import pytest
 
 from shuffledp.collection.analyzer import ledger as ledger_module
 from shuffledp.collection.analyzer.ledger import Ledger, spent_in
-from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.task.canonical import canonical
 from shuffledp.errors import DataError
 from shuffledp.privacy import composition
 from shuffledp.privacy.composition import compose_all
 from shuffledp.privacy.guarantee import least_epsilon
 
-AMPLE = Budget(100.0, 1e-4)
+AMPLE = PopulationBudget(100.0, 1e-4)
 BATCH, OTHER = bytes(32), bytes([1] * 32)
 
 
@@ -56,7 +56,7 @@ def test_what_is_spent_is_the_composition_of_all_distributions(shared_collection
 
 def test_a_release_beyond_the_budget_is_refused_and_stays_refused(shared_collection, tmp_path):
     first, second, third = tasks_of(shared_collection, *["histogram/uniform-blanket"] * 3)
-    budget = Budget(1.1, 1e-6)
+    budget = PopulationBudget(1.1, 1e-6)
     ledger = Ledger(tmp_path / "ledger.db")
     assert ledger.reserve(first, budget, BATCH).granted
     refused = ledger.reserve(second, budget, BATCH)
@@ -78,21 +78,21 @@ def test_a_release_beyond_the_budget_is_refused_and_stays_refused(shared_collect
 def test_a_budget_of_just_one_release_allows_it(shared_collection, ledger):
     for name in NAMES:
         (task,) = tasks_of(shared_collection, name, population=f"of {name}")
-        entry = ledger.reserve(task, Budget(task.epsilon, task.delta), BATCH)
+        entry = ledger.reserve(task, PopulationBudget(task.epsilon, task.delta), BATCH)
         assert entry.granted
         assert entry.spent_epsilon <= task.epsilon
 
 
 def test_populations_do_not_touch_each_other(shared_collection, ledger):
     one, other = (tasks_of(shared_collection, "count/balcer-cheu", population=name)[0] for name in ("one", "other"))
-    budget = Budget(1.0, 1e-6)
+    budget = PopulationBudget(1.0, 1e-6)
     assert ledger.reserve(one, budget, BATCH).granted
     assert ledger.reserve(other, budget, BATCH).granted
 
 
 def test_asked_from_many_threads_each_task_is_reserved_once(shared_collection, tmp_path):
     tasks = tasks_of(shared_collection, *["count/balcer-cheu"] * 3)
-    budget = Budget(1.5, 1e-6)
+    budget = PopulationBudget(1.5, 1e-6)
     ledger = Ledger(tmp_path / "ledger.db")
     answers: dict[bytes, list] = {task.id: [] for task in tasks}
 
@@ -158,7 +158,7 @@ def test_of_two_releases_at_the_same_time_only_one_passes_a_budget_for_one(
     found = {}
 
     def ask(place):
-        found[place] = opened[place % ledgers].reserve(tasks[place], Budget(1.1, 1e-6), BATCH)
+        found[place] = opened[place % ledgers].reserve(tasks[place], PopulationBudget(1.1, 1e-6), BATCH)
 
     threads = [threading.Thread(target=ask, args=(place,)) for place in range(2)]
     for thread in threads:
@@ -178,7 +178,7 @@ import json, os, random, sys
 from pathlib import Path
 import dp_accounting.pld.privacy_loss_distribution  # what takes long to load is loaded once, then the processes part
 from shuffledp.collection.analyzer.ledger import Ledger
-from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.task.task import SignedTask
 path, processes = sys.argv[1], int(sys.argv[2])
 tasks = [SignedTask.load(each).task for each in sys.argv[3:]]
@@ -191,7 +191,7 @@ for number in range(processes):
         ledger = Ledger(Path(path))
         os.write(ready, b".")
         os.read(may_begin, 1)  # until all have closed the other end
-        entries = {task.id.hex(): ledger.reserve(task, Budget(1.5, 1e-6), bytes(32)) for task in tasks}
+        entries = {task.id.hex(): ledger.reserve(task, PopulationBudget(1.5, 1e-6), bytes(32)) for task in tasks}
         told = json.dumps({task: entry.granted for task, entry in entries.items()})
         Path(f"{path}.{number}.json").write_text(told)
         os._exit(0)
@@ -259,7 +259,7 @@ class FullDisk:
 
 def test_an_entry_that_did_not_become_durable_spends_nothing(shared_collection, ledger, monkeypatch):
     first, second = tasks_of(shared_collection, *["count/balcer-cheu"] * 2)
-    budget = Budget(1.1, 1e-6)
+    budget = PopulationBudget(1.1, 1e-6)
     monkeypatch.setattr(ledger, "_connection", FullDisk(ledger._connection))
     with pytest.raises(sqlite3.OperationalError, match="full"):
         ledger.reserve(first, budget, BATCH)
@@ -271,7 +271,7 @@ def test_an_entry_that_did_not_become_durable_spends_nothing(shared_collection, 
 
 def test_a_budget_with_too_small_a_delta_is_never_enough(shared_collection, ledger):
     (task,) = tasks_of(shared_collection, "sum/split-and-mix", settings={"domain": _unit()})
-    entry = ledger.reserve(task, Budget(600.0, 1e-12), BATCH)
+    entry = ledger.reserve(task, PopulationBudget(600.0, 1e-12), BATCH)
     assert not entry.granted
     assert entry.spent_epsilon == float("inf")
     assert ledger.entry(task.id) == entry
@@ -280,7 +280,7 @@ def test_a_budget_with_too_small_a_delta_is_never_enough(shared_collection, ledg
 def test_twelve_releases_of_capped_noise_have_an_epsilon(shared_collection, ledger):
     """It was infinite when what caps cost was added outside the convolution, and every later release was refused."""
     tasks = tasks_of(shared_collection, *["histogram/correlated-noise"] * 12, epsilon=1.0, delta=1e-8)
-    spent = [ledger.reserve(task, Budget(12.0, 1e-6), BATCH) for task in tasks]
+    spent = [ledger.reserve(task, PopulationBudget(12.0, 1e-6), BATCH) for task in tasks]
     assert all(entry.granted for entry in spent)
     assert 10.5 < spent[-1].spent_epsilon < 10.8
 

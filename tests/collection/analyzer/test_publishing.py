@@ -18,11 +18,11 @@ from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.analyzer.estimating import estimate_round
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.collection.analyzer.publishing import Releases, json_pieces, release_document
-from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.domain import Bins, Interval
 from shuffledp.messages import Messages, Tally
 
-ENTRY = Entry(True, Budget(3.0, 1e-6), 2, 1.4142)
+ENTRY = Entry(True, PopulationBudget(3.0, 1e-6), 2, 1.4142)
 NAMES = ("histogram/k-rr", "count/balcer-cheu", "sum/duchi", "quantiles/uniform-blanket")
 ROWS = {"histogram": 4, "quantiles": 15}
 

@@ -11,7 +11,7 @@ import pytest
 from shuffledp.cli import main
 from shuffledp.collection.analyzer.overview import directory_overview
 from shuffledp.collection.analyzer.server import Analyzer, check_analyzer
-from shuffledp.collection.analyzer.settings import Budget, read_budgets
+from shuffledp.collection.analyzer.settings import PopulationBudget, read_budgets
 from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.errors import DataError, ParameterError
 
@@ -69,7 +69,10 @@ def test_budgets_of_several_populations(tmp_path):
     (tmp_path / "budgets.toml").write_text(
         '[people]\nepsilon = 2\ndelta = 1e-6\n["all of us"]\nepsilon = 1\ndelta = 0.5'
     )
-    assert read_budgets(tmp_path / "budgets.toml") == {"people": Budget(2.0, 1e-6), "all of us": Budget(1.0, 0.5)}
+    assert read_budgets(tmp_path / "budgets.toml") == {
+        "people": PopulationBudget(2.0, 1e-6),
+        "all of us": PopulationBudget(1.0, 0.5),
+    }
     with pytest.raises(DataError, match="Cannot read"):
         read_budgets(tmp_path / "none.toml")
 

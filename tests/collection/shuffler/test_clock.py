@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shuffledp.collection.shuffler.clock import RoundClock
-from shuffledp.collection.shuffler.store.interface import RoundRecord, RoundState, Survey
+from shuffledp.collection.shuffler.store.interface import RoundRecord, RoundState, StoreSnapshot
 
 START = 1_700_000_000.0
 HOUR = 3600.0
@@ -285,15 +285,15 @@ class TestRounds:
         assert {here.post(form, place.report(form)).status_code for _ in range(5)} == {201}
 
     def test_the_clock_of_the_store_is_asked(self, place, serve, until, real, monkeypatch):
-        """As that of PostgreSQL, whose survey tells the time."""
+        """As that of PostgreSQL, whose snapshot tells the time."""
         form = place.task(users=2)
         real.error = 2 * HOUR
         shuffler_clock = real.clock()
-        survey = lambda store: Survey(  # noqa: E731
+        snapshot = lambda store: StoreSnapshot(  # noqa: E731
             {task: RoundRecord(state, store.count(task)) for task, state in store.rounds().items()},
             real.wall() - real.error,
         )
-        monkeypatch.setattr("shuffledp.collection.shuffler.store.sqlite.SqliteStore.survey", survey)
+        monkeypatch.setattr("shuffledp.collection.shuffler.store.sqlite.SqliteStore.snapshot", snapshot)
         here = serve(clock=shuffler_clock, grace_seconds=60.0)
         until(lambda: here.post(form, place.report(form)).status_code == 201)
         assert {here.post(form, place.report(form)).status_code for _ in range(5)} == {201}

@@ -39,35 +39,35 @@ def test_a_hundred_idle_rounds_and_two_shufflers(place, serve, until, postgres_s
     for number in range(ROUNDS):
         place.task(users=5, name=f"round {number}")
     both = []
-    surveys = [0, 0]
+    snapshots = [0, 0]
     for number in range(2):
         work = place.folder / f"work-{number}"
         work.mkdir()
         store = open_store(postgres_location)
-        count_surveys(store, surveys, number)
+        count_snapshots(store, snapshots, number)
         both.append(serve(store=store, work=work, tick=0.1))
-    until(lambda: min(surveys) >= 3)
+    until(lambda: min(snapshots) >= 3)
     assert last_number(postgres_location) == ROUNDS
     time.sleep(1.1)  # a process of the server tells its numbers once a second
-    before, begun = transactions(postgres_server, postgres_location), list(surveys)
-    until(lambda: all(now - then >= TICKS for now, then in zip(surveys, begun, strict=True)))
+    before, begun = transactions(postgres_server, postgres_location), list(snapshots)
+    until(lambda: all(now - then >= TICKS for now, then in zip(snapshots, begun, strict=True)))
     for each in both:
         each.close()  # which has the rest told
         each.close = lambda: None
-    ticks = (sum(surveys) - sum(begun)) / 2
+    ticks = (sum(snapshots) - sum(begun)) / 2
     spent = transactions(postgres_server, postgres_location) - before
     assert spent <= MAX_IN_A_TICK * ticks, f"{spent} transactions in {ticks} ticks"
     assert last_number(postgres_location) == ROUNDS
 
 
-def count_surveys(store, surveys: list[int], number: int) -> None:
-    survey = store.survey
+def count_snapshots(store, snapshots: list[int], number: int) -> None:
+    snapshot = store.snapshot
 
     def counted():
-        surveys[number] += 1
-        return survey()
+        snapshots[number] += 1
+        return snapshot()
 
-    store.survey = counted
+    store.snapshot = counted
 
 
 class Failing(SqliteStore):
@@ -83,12 +83,12 @@ class Failing(SqliteStore):
         self._fail("close_round")
         return super().close_round(task_id)
 
-    def survey(self):
-        self._fail("survey")
-        return super().survey()
+    def snapshot(self):
+        self._fail("snapshot")
+        return super().snapshot()
 
 
-@pytest.mark.parametrize("step", ["close_round", "survey"])
+@pytest.mark.parametrize("step", ["close_round", "snapshot"])
 def test_a_server_whose_rounds_cannot_go_on_is_not_ready(place, serve, until, step, caplog):
     caplog.set_level(logging.INFO, "shuffledp.collection")
     form = place.task(users=3, maximum=5)
@@ -128,16 +128,16 @@ def test_a_bad_list_of_tokens_concerns_one_round_only(place, serve, until, caplo
     until(lambda: here.shuffler.store.state(form.task_id) is RoundState.DESTROYED)
 
 
-def test_a_survey_that_is_older_than_a_step_is_not_believed(place, serve, until, caplog):
-    """A round is closed once, although a survey from before arrives when its batch is being offered."""
+def test_a_snapshot_that_is_older_than_a_step_is_not_believed(place, serve, until, caplog):
+    """A round is closed once, although a snapshot from before arrives when its batch is being offered."""
     caplog.set_level(logging.INFO, "shuffledp.collection")
-    armed, surveyed, go_on = threading.Event(), threading.Event(), threading.Event()
+    armed, taken, go_on = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(SqliteStore):
-        def survey(self):
-            told = super().survey()
+        def snapshot(self):
+            told = super().snapshot()
             if armed.is_set():
-                surveyed.set()
+                taken.set()
                 go_on.wait(30)
             return told
 
@@ -149,7 +149,7 @@ def test_a_survey_that_is_older_than_a_step_is_not_believed(place, serve, until,
     until(lambda: here.shuffler.scheduler._scheduled)
     assert {here.post(form, place.report(form)).status_code for _ in range(4)} == {201}
     armed.set()
-    assert surveyed.wait(30)
+    assert taken.wait(30)
     place.analyzer.refuse = {"PUT": 503}
     assert [here.post(form, place.report(form)).status_code for _ in range(2)] == [201, 410]
     until(lambda: said("round-fails"))

@@ -131,7 +131,7 @@ def of_log(harm):
 def test_a_file_that_is_deleted_in_use_is_noticed_at_the_next_report(place, serve, until, logged, harm):
     """A report that went to a deleted file is not acknowledged."""
     bad, good = place.task(users=3), place.task(users=3)
-    here = serve(tick=3600)  # no survey helps
+    here = serve(tick=3600)  # no snapshot helps
     assert here.post(bad, place.report(bad)).status_code == 201
     harm(file_of(place, bad))
     assert here.post(bad, place.report(bad)).status_code == 503
@@ -166,13 +166,13 @@ def test_a_round_that_cannot_be_deleted_harms_no_other(place, serve):
     here.close = lambda: None
     again = serve()
     assert again.post(good, place.report(good)).status_code == 201
-    record = again.shuffler.store.survey().rounds[bad.task_id]
+    record = again.shuffler.store.snapshot().rounds[bad.task_id]
     assert record.state is RoundState.ABANDONED
     assert str(file_of(place, bad)) in record.error
     (file_of(place, bad) / "directory").rmdir()
     file_of(place, bad).rmdir()
     again.shuffler.operator.abandon(bad.task_id.hex())
-    assert again.shuffler.store.survey().rounds[bad.task_id].error is None
+    assert again.shuffler.store.snapshot().rounds[bad.task_id].error is None
 
 
 def test_a_long_round_is_not_taken_for_truncated(place):
@@ -184,7 +184,7 @@ def test_a_long_round_is_not_taken_for_truncated(place):
     for number in range(300):
         (outcome,) = store.accept([Incoming(task_id, number.to_bytes(16, "big"), os.urandom(3000))])
         assert outcome is ReportOutcome.NEW
-    assert store.survey().rounds[task_id].error is None
+    assert store.snapshot().rounds[task_id].error is None
     assert store.close_round(task_id) == 300
     store.close()
 

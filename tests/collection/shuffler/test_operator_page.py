@@ -231,7 +231,7 @@ def test_the_page_of_a_server_whose_store_fails(place, page, monkeypatch):
     def fail():
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(served.shuffler.store, "survey", fail)
+    monkeypatch.setattr(served.shuffler.store, "snapshot", fail)
     status, _, shown = operator.get()
     assert status == 200
     assert "The state of the server cannot be read: Input/output error." in shown

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.collection.server.logs import JsonLines
+from shuffledp.collection.server.logs import JsonLinesFormatter
 from shuffledp.collection.shuffler import server
 from shuffledp.collection.shuffler.store.interface import StoreError, UnreachableStoreError
 from shuffledp.collection.shuffler.store.postgres_errors import PoolLog
@@ -134,7 +134,7 @@ def test_what_the_pool_logs(caplog, monkeypatch):
         logger.warning("rollback failed: %s: %s. Discarding connection %s", "OperationalError", refused, "<10.1.2.3>")
         logger.warning("reconnection attempt in pool %r failed after %s sec", "pool-1", 10)
         logger.info("connection requested from %r", "pool-1")
-    lines = [json.loads(JsonLines().format(each)) for each in caplog.records]
+    lines = [json.loads(JsonLinesFormatter().format(each)) for each in caplog.records]
     assert [line["text"] for line in lines] == 2 * [
         "error connecting",
         "discarding closed connection",

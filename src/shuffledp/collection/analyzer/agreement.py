@@ -24,7 +24,7 @@ from shuffledp.collection.analyzer.batches import (
 )
 from shuffledp.collection.analyzer.ledger import Entry, Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import Releases, published_in
-from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.databases import database_version
 from shuffledp.collection.server.logs import event
@@ -179,7 +179,7 @@ def _task(tasks: AnalyzerTasks, task_id: bytes) -> Task:
 class _Published:
     """The fields of a published release from which its entry in the ledger is restored."""
 
-    budget: Budget
+    budget: PopulationBudget
     position: int
     """Its number among the releases about the population."""
     manifest: bytes
@@ -189,7 +189,7 @@ def _document(file: Path) -> _Published:
     try:
         document: Any = json.loads(file.read_bytes())
         budget = document["budget"]
-        allowed = Budget(float(budget["epsilon"]), float(budget["delta"]))
+        allowed = PopulationBudget(float(budget["epsilon"]), float(budget["delta"]))
         return _Published(allowed, int(budget["releases"]), bytes.fromhex(document.get("manifest", "")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DataError(f"{file} is not a valid release: restore it from the backup.", path=str(file)) from None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.collection.analyzer.estimating import NotReleasedError
-from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.server.databases import (
     Migrations,
     make_database_private,
@@ -65,7 +65,7 @@ class Entry:
     """The decision of the ledger about a release."""
 
     granted: bool
-    budget: Budget
+    budget: PopulationBudget
     """The budget at the time of the decision."""
     releases: int
     """Number of releases about the population, including this one."""
@@ -110,7 +110,7 @@ class Ledger:
         make_database_private(path)
         self._connection = open_database(path, _MIGRATIONS)
 
-    def reserve(self, task: Task, budget: Budget, manifest: bytes) -> Entry:
+    def reserve(self, task: Task, budget: PopulationBudget, manifest: bytes) -> Entry:
         """Grant or refuse the release of a batch permanently; a repeated call returns the same entry.
 
         ``manifest`` is the SHA-256 of the batch's signed manifest. NotReleasedError if the task has an entry for
@@ -126,11 +126,11 @@ class Ledger:
             raise NotReleasedError("The ledger has an entry for another batch of this task; a task is released once.")
         return existing
 
-    def enter_past_release(self, task: Task, budget: Budget, manifest: bytes) -> Entry:
+    def enter_past_release(self, task: Task, budget: PopulationBudget, manifest: bytes) -> Entry:
         """Enter a release that was made and is missing here: it counts even if it exceeds the budget."""
         return self._enter(task, budget, manifest, is_past=True)
 
-    def _enter(self, task: Task, budget: Budget, manifest: bytes, *, is_past: bool = False) -> Entry:
+    def _enter(self, task: Task, budget: PopulationBudget, manifest: bytes, *, is_past: bool = False) -> Entry:
         """The entry of a task, inserted unless it exists."""
         while True:
             earlier = self._spent_on(task.population)
@@ -187,7 +187,7 @@ def spent_in(path: Path, population: str, delta: float) -> tuple[int, float]:
     return len(contents), _spent_epsilon(contents, delta)
 
 
-def decision_in(path: Path, task: Task, budget: Budget) -> Entry:
+def decision_in(path: Path, task: Task, budget: PopulationBudget) -> Entry:
     """What the ledger would decide about a release of this task now; nothing is changed."""
     return _decision(_contents_in(path, task.population), task, budget)
 
@@ -205,7 +205,7 @@ def _spent_epsilon(contents: tuple[bytes, ...], delta: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _decision(contents: tuple[bytes, ...], task: Task, budget: Budget) -> Entry:
+def _decision(contents: tuple[bytes, ...], task: Task, budget: PopulationBudget) -> Entry:
     curves = [*(_curve(content) for content in contents), task.guarantee.curve]
     return _decide(compose_all(curves), len(curves), budget)
 
@@ -245,7 +245,9 @@ def _find(connection: sqlite3.Connection, task_id: bytes) -> Entry | None:
 def _entry(
     granted: int, earlier: int, epsilon: float, delta: float, spent: float | None, manifest: bytes | None
 ) -> Entry:
-    return Entry(bool(granted), Budget(epsilon, delta), earlier + 1, math.inf if spent is None else spent, manifest)
+    return Entry(
+        bool(granted), PopulationBudget(epsilon, delta), earlier + 1, math.inf if spent is None else spent, manifest
+    )
 
 
 def _insert(connection: sqlite3.Connection, task: Task, entry: Entry) -> int:
@@ -275,7 +277,7 @@ def _released_after(connection: sqlite3.Connection, population: str, row: int) -
     ).fetchall()
 
 
-def _decide(curve: PrivacyCurve, releases: int, budget: Budget) -> Entry:
+def _decide(curve: PrivacyCurve, releases: int, budget: PopulationBudget) -> Entry:
     """The decision about releases with this composed privacy curve."""
     granted = curve.delta_at(budget.epsilon) <= budget.delta
     spent = least_epsilon(curve, budget.delta)

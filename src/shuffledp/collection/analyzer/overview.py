@@ -13,8 +13,8 @@ from shuffledp.collection.analyzer.agreement import LEDGER, check_agreement
 from shuffledp.collection.analyzer.batches import Batch, BatchState, batches_in
 from shuffledp.collection.analyzer.ledger import decision_in, spent_in
 from shuffledp.collection.analyzer.releasing import ReleaseScheduler
-from shuffledp.collection.analyzer.server import Analyzer, Opened, check_analyzer
-from shuffledp.collection.analyzer.settings import AnalyzerSettings, Budget
+from shuffledp.collection.analyzer.server import Analyzer, OpenedCounts, check_analyzer
+from shuffledp.collection.analyzer.settings import AnalyzerSettings, PopulationBudget
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.operator import Alert
 from shuffledp.collection.task.task import Task
@@ -34,7 +34,7 @@ class _Progress:
     """The number of failed attempts at a release, and the last error."""
     manifest: Callable[[bytes], Manifest | None] = lambda _: None
     """The manifest of a batch that is neither released nor refused."""
-    opened: Mapping[bytes, Opened] | None = None
+    opened: Mapping[bytes, OpenedCounts] | None = None
 
 
 def directory_overview(settings: AnalyzerSettings) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _predicted(task: Task | None, reports: int | None) -> dict[str, Any] | None:
         return None
 
 
-def _spent(work: Path, population: str, budget: Budget) -> dict[str, Any]:
+def _spent(work: Path, population: str, budget: PopulationBudget) -> dict[str, Any]:
     releases, spent = spent_in(work / LEDGER, population, budget.delta)
     return {
         "epsilon": budget.epsilon,
@@ -133,7 +133,7 @@ def _next(population: str, tasks: Mapping[bytes, Task], batches: Mapping[bytes, 
     return min(unfinished, key=lambda task: (task.closes, task.id), default=None)
 
 
-def _after_next(work: Path, budget: Budget, task: Task | None) -> dict[str, Any]:
+def _after_next(work: Path, budget: PopulationBudget, task: Task | None) -> dict[str, Any]:
     """What would be spent after the next release, and whether the budget allows it."""
     if task is None:
         return {"next": None, "after_next": None, "fits": None}

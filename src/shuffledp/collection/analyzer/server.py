@@ -24,16 +24,16 @@ from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedCounts:
     """How many messages of a batch were opened, and how many of them were rejected, by reason."""
 
     messages: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
 
-    def add(self, counted: Counted) -> Opened:
+    def add(self, counted: Counted) -> OpenedCounts:
         """With the result of opening further messages."""
         messages = counted.messages + counted.dummies + counted.total_rejected
-        return Opened(self.messages + messages, self.rejected + counted.rejected)
+        return OpenedCounts(self.messages + messages, self.rejected + counted.rejected)
 
 
 class Analyzer(Server):
@@ -53,11 +53,11 @@ class Analyzer(Server):
             raise
         messages = self.metrics.counter("messages", "Messages by the result of opening them", ["result"])
 
-        self.opened: dict[bytes, Opened] = {}
+        self.opened: dict[bytes, OpenedCounts] = {}
         """The messages that this process has opened, by task; of the present attempt at a release."""
 
         def progress(task_id: bytes, counted: Counted) -> None:
-            self.opened[task_id] = self.opened.get(task_id, Opened()).add(counted)
+            self.opened[task_id] = self.opened.get(task_id, OpenedCounts()).add(counted)
             messages.labels("counted").inc(counted.messages)
             messages.labels("dummy").inc(counted.dummies)
             for reason, number in counted.rejected.items():
@@ -72,7 +72,7 @@ class Analyzer(Server):
             processes=settings.processes,
             progress=progress,
             stopping=lambda: self.stopping,
-            begin=lambda task_id: self.opened.update({task_id: Opened()}),
+            begin=lambda task_id: self.opened.update({task_id: OpenedCounts()}),
         )
 
     def _open(self, settings: AnalyzerSettings) -> None:

@@ -50,7 +50,7 @@ class AnalyzerSettings(ServerSettings):
 
 
 @dataclass(frozen=True)
-class Budget:
+class PopulationBudget:
     """The privacy budget of a population: epsilon and delta of all releases together."""
 
     epsilon: float
@@ -60,19 +60,19 @@ class Budget:
         check_target(self.epsilon, self.delta)
 
 
-def read_budgets(path: Path) -> Mapping[str, Budget]:
+def read_budgets(path: Path) -> Mapping[str, PopulationBudget]:
     """The budgets of a file, by population."""
     document = read_toml(path, "budgets file")
     return {population: _budget(table, f"[{population}] of {path}") for population, table in document.items()}
 
 
-def _budget(table: Any, where: str) -> Budget:
+def _budget(table: Any, where: str) -> PopulationBudget:
     if not isinstance(table, dict) or set(table) != {"epsilon", "delta"}:
         raise ParameterError(f"{where} must have epsilon and delta, and nothing else.")
     for name, value in table.items():
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise ParameterError(f"{name} in {where} must be a number, not {value!r}.")
     try:
-        return Budget(float(table["epsilon"]), float(table["delta"]))
+        return PopulationBudget(float(table["epsilon"]), float(table["delta"]))
     except ParameterError as error:
         raise ParameterError(f"{where}: {error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from shuffledp.collection.analyzer.settings import Budget
+from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
 from shuffledp.collection.task.task import Task
@@ -21,7 +21,7 @@ class AnalyzerTasks(TaskDirectory[Task]):
         directory: Path,
         authors: Sequence[VerifyingKey],
         keys: Sequence[SealingKey],
-        budgets: Mapping[str, Budget],
+        budgets: Mapping[str, PopulationBudget],
     ) -> None:
         super().__init__(directory)
         self._authors, self._keys, self._budgets = tuple(authors), tuple(keys), budgets
@@ -34,12 +34,12 @@ class AnalyzerTasks(TaskDirectory[Task]):
         """The key that opens the messages of a task."""
         return next(key for key in self._keys if key.public == task.analyzer)
 
-    def budget(self, task: Task) -> Budget:
+    def budget(self, task: Task) -> PopulationBudget:
         """The budget of the task's population."""
         return self._budgets[task.population]
 
     @property
-    def budgets(self) -> Mapping[str, Budget]:
+    def budgets(self) -> Mapping[str, PopulationBudget]:
         """The budgets of all populations."""
         return self._budgets
 

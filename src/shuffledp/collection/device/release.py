@@ -18,7 +18,7 @@ _MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Release:
+class PublishedRelease:
     """A published release, as fetched from the analyzer."""
 
     task: Task
@@ -26,7 +26,7 @@ class Release:
     """The documented JSON form."""
 
 
-def fetch_release(connection: Connection, task: Task) -> Release | None:
+def fetch_release(connection: Connection, task: Task) -> PublishedRelease | None:
     """The release of the task, or None if there is none yet.
 
     RefusedError if the answer is not a release of this task with its guarantee. The numbers themselves cannot be
@@ -45,7 +45,7 @@ def fetch_release(connection: Connection, task: Task) -> Release | None:
     claimed = {"epsilon": task.epsilon, "delta": task.delta}
     if not isinstance(guarantee, dict) or {name: guarantee.get(name) for name in claimed} != claimed:
         raise RefusedError("The answer does not have the guarantee of this task.")
-    return Release(task, document)
+    return PublishedRelease(task, document)
 
 
 def fetch_form(connection: Connection, task: Task, form: str) -> bytes | None:

@@ -24,7 +24,7 @@ def event(name: str, *, level: int = logging.INFO, **fields: str | int | float |
     _LOGGER.log(level, name, extra={"fields": fields})
 
 
-class JsonLines(logging.Formatter):
+class JsonLinesFormatter(logging.Formatter):
     """A record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -54,7 +54,7 @@ def _location(error: BaseException) -> dict[str, str]:
 def configure_logs(stream: TextIO | None = None, *, level: str = "info") -> None:
     """Send all logs and warnings of this process as JSON lines to ``stream``, standard error by default."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler.setFormatter(JsonLinesFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -159,7 +159,7 @@ class ShufflerOperator:
 
     def rounds(self) -> list[RoundStatus]:
         """Every round of the store, in the order of closing."""
-        rounds = [self._status(task_id, record) for task_id, record in self.store.survey().rounds.items()]
+        rounds = [self._status(task_id, record) for task_id, record in self.store.snapshot().rounds.items()]
         return sorted(rounds, key=lambda status: (status.served.closes if status.served else 0.0, status.task))
 
     def _status(self, task_id: bytes, record: RoundRecord) -> RoundStatus:
@@ -220,7 +220,7 @@ class ShufflerOperator:
     def _find(self, task: str) -> tuple[bytes, RoundRecord]:
         with suppress(ValueError):
             task_id = bytes.fromhex(task)
-            record = self.store.survey().rounds.get(task_id)
+            record = self.store.snapshot().rounds.get(task_id)
             if record is not None:
                 return task_id, record
         raise StoreError(f"There is no round {task!r} in this store; a round is named by its task's id in hexadecimal.")

@@ -28,7 +28,7 @@ from shuffledp.collection.shuffler.store.interface import (
     RoundRecord,
     RoundState,
     Store,
-    Survey,
+    StoreSnapshot,
 )
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds
@@ -49,7 +49,7 @@ class ScheduledRound:
 
     served: ServedTask
     record: RoundRecord | None = None
-    """From the last survey; None if the round was not in the store."""
+    """From the last snapshot; None if the round was not in the store."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     full: bool = False
     retries: Retries = field(default_factory=Retries)
@@ -59,7 +59,7 @@ class ScheduledRound:
     confined: bool = False
     """Whether the last failure does not concern the whole server: a delivery, a damaged round, a token file."""
     refreshed_at: float = 0.0
-    """When the record was last read individually; a survey that began earlier is outdated."""
+    """When the record was last read individually; a snapshot that began earlier is outdated."""
     below_since: float | None = None
     """When it was first past its closing time with too few reports; it is destroyed after the grace period."""
     missing_batch: int = 0
@@ -99,7 +99,7 @@ class RoundScheduler:
         self._damaged: dict[bytes, str] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
-        self._failed_surveys = 0
+        self._failed_snapshots = 0
         self._states = metrics.gauge("rounds", "Rounds by state", ["state"])
         self._reports = metrics.gauge("round_reports", "Reports that a round accepted", ["task"])
         self._failed = metrics.counter("round_failures", "Steps of rounds that have to be tried again")
@@ -121,7 +121,7 @@ class RoundScheduler:
     def failing(self) -> bool:
         """Whether rounds cannot advance: the store cannot be read, or steps of rounds keep failing."""
         stuck = any(scheduled.stuck for scheduled in list(self._scheduled.values()))
-        return stuck or self._failed_surveys >= _FAILURES_UNTIL_NOT_READY
+        return stuck or self._failed_snapshots >= _FAILURES_UNTIL_NOT_READY
 
     def open_rounds(self) -> None:
         """Open the rounds of all served tasks; at the start, before requests arrive."""
@@ -168,53 +168,53 @@ class RoundScheduler:
         while True:
             started = time.monotonic()
             try:
-                survey = await self._call(self._survey)
+                snapshot = await self._call(self._take_snapshot)
             except Exception as error:  # noqa: BLE001  # the next tick tries again
-                self._failed_surveys += 1
-                if self._failed_surveys == 1:
+                self._failed_snapshots += 1
+                if self._failed_snapshots == 1:
                     event("rounds-unavailable", level=logging.ERROR, reason=_reason(error))
             else:
-                self._apply(survey, started)
+                self._apply(snapshot, started)
             await asyncio.sleep(self._tick)
 
-    def _survey(self) -> Survey:
+    def _take_snapshot(self) -> StoreSnapshot:
         self._tasks.refresh(self._open)
-        survey = self._store.survey()
+        snapshot = self._store.snapshot()
         if isinstance(self._clock, RoundClock):
-            if survey.time is not None:
-                self._clock.compare(survey.time)
+            if snapshot.time is not None:
+                self._clock.compare(snapshot.time)
             self._clock.save()
-        return survey
+        return snapshot
 
-    def _apply(self, survey: Survey, started: float) -> None:
-        """Update the scheduled rounds from a survey that began at ``started``, and wake those that changed."""
+    def _apply(self, snapshot: StoreSnapshot, started: float) -> None:
+        """Update the scheduled rounds from a snapshot that began at ``started``, and wake those that changed."""
         self._clock()  # detect a jump of the clock even if no round needs the time
-        recovered, self._failed_surveys = self._failed_surveys > 0, 0
+        recovered, self._failed_snapshots = self._failed_snapshots > 0, 0
         if recovered:
             event("rounds-available-again")
         for served in self._tasks:
             if served.id not in self._scheduled:
-                self._scheduled[served.id] = ScheduledRound(served, survey.rounds.get(served.id))
+                self._scheduled[served.id] = ScheduledRound(served, snapshot.rounds.get(served.id))
                 worker = asyncio.create_task(self._run(self._scheduled[served.id]))
                 self._workers.add(worker)
                 worker.add_done_callback(self._workers.discard)
         for task_id, scheduled in self._scheduled.items():
             if scheduled.refreshed_at >= started and not recovered:
                 continue
-            before, scheduled.record = scheduled.record, survey.rounds.get(task_id)
+            before, scheduled.record = scheduled.record, snapshot.rounds.get(task_id)
             if recovered or _significant(before) != _significant(scheduled.record):
                 scheduled.wake.set()
-        self._count(survey)
+        self._count(snapshot)
 
-    def _count(self, survey: Survey) -> None:
+    def _count(self, snapshot: StoreSnapshot) -> None:
         for state in RoundState:
-            self._states.labels(state.value).set(sum(record.state is state for record in survey.rounds.values()))
-        damaged = {task_id: record.error for task_id, record in survey.rounds.items() if record.error is not None}
+            self._states.labels(state.value).set(sum(record.state is state for record in snapshot.rounds.values()))
+        damaged = {task_id: record.error for task_id, record in snapshot.rounds.items() if record.error is not None}
         for task_id, error in damaged.items():
             if self._damaged.get(task_id) != error:
                 event("round-damaged", level=logging.ERROR, task=task_id.hex(), reason=error)
         self._damaged = damaged
-        for task_id, record in survey.rounds.items():
+        for task_id, record in snapshot.rounds.items():
             if task_id not in self._scheduled and task_id not in self._orphans and record.state not in FINISHED:
                 self._orphans.add(task_id)
                 event("round-without-task", level=logging.ERROR, task=task_id.hex(), state=record.state.value)
@@ -294,7 +294,7 @@ class RoundScheduler:
         """
         served, now = scheduled.served, self._steady()
         if scheduled.below_since is None:
-            await self._refresh(scheduled)  # the last survey may be older than the last report
+            await self._refresh(scheduled)  # the last snapshot may be older than the last report
         if scheduled.record is None or scheduled.record.reports >= served.task.minimum_users:
             return 0.0
         if scheduled.below_since is None:

@@ -114,7 +114,7 @@ def comparable(name: str) -> str:
     return _NORMALIZED.sub(lambda run: unicodedata.normalize("NFC", run[0]), name)
 
 
-def check_categories(names: Sequence[str]) -> None:
+def check_category_names(names: Sequence[str]) -> None:
     """Refuse names of categories that people cannot tell apart."""
     names_by_key: dict[str, str] = {}
     for name in names:

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from shuffledp.checks import check_target
 from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
-from shuffledp.collection.task.display_strings import LONGEST_STRING, check_categories, check_string
+from shuffledp.collection.task.display_strings import LONGEST_STRING, check_category_names, check_string
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
 from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size
@@ -97,7 +97,7 @@ class Task:
         check_string("name", self.name, min_length=1, max_length=LONGEST_STRING)
         check_string("description", self.description, min_length=0, max_length=LONGEST_STRING)
         check_string("population", self.population, min_length=1, max_length=LONGEST_STRING)
-        check_categories(self.protocol.domain.names if isinstance(self.protocol.domain, Categories) else ())
+        check_category_names(self.protocol.domain.names if isinstance(self.protocol.domain, Categories) else ())
         if not 1 <= self.messages_per_report <= LARGEST_CAP:
             raise ParameterError(
                 f"A report of a task has 1 to {LARGEST_CAP:,} messages, not {self.messages_per_report:,}; "

@@ -82,12 +82,12 @@ def test_reports_are_taken_again_once_there_is_space(disk):
         with pytest.raises(StoreError, match=r"full: the remaining space is reserved for closing rounds. Free 8 MiB"):
             refused()
     fill(disk)  # what the round left
-    store.survey()
+    store.snapshot()
     with pytest.raises(StoreError, match="full"):
         store.check()
     for file in disk.glob("other-*"):
         file.unlink()
-    store.survey()
+    store.snapshot()
     store.check()
     assert store.accept(reports_of(tasks[1], 1)) == [ReportOutcome.NEW]
     assert (disk / "store" / "reserve").stat().st_blocks * 512 >= 8 << 20

@@ -182,7 +182,7 @@ def test_a_directory_of_version_1(tmp_path):
             connection.execute("INSERT INTO reports VALUES (?, ?)", (bytes(16), b"an old report"))
             connection.commit()
     store = open_store(str(tmp_path))
-    assert [(each.state.value, each.reports, each.error) for each in store.survey().rounds.values()] == sorted_as(
+    assert [(each.state.value, each.reports, each.error) for each in store.snapshot().rounds.values()] == sorted_as(
         store, tasks, states
     )
     assert store.accept([Incoming(tasks[0], bytes(16), b"an old report")]) == [ReportOutcome.SAME]

@@ -345,20 +345,20 @@ def test_a_round_that_is_damaged_harms_no_other(store, reopen):
     for task in tasks:
         store.open_round(task, maximum=100, tokens=False)
         store.accept([report(task)])
-    store.survey()
+    store.snapshot()
     break_round(store, tasks[1])
     for number, open_again in ((1, lambda: store), (2, reopen)):
         again = open_again()
         outcomes = again.accept([report(task, number) for task in tasks])
         assert outcomes == [NEW, ReportOutcome.UNAVAILABLE, NEW]
-        rounds = again.survey().rounds
+        rounds = again.snapshot().rounds
         assert [rounds[task].error is None for task in tasks] == [True, False, True]
         assert tasks[1].hex() in rounds[tasks[1]].error
         assert [rounds[task].reports for task in tasks] == [number + 1, 1, number + 1]
     for to in (RoundState.ABANDONED, RoundState.ABANDONED):
         again.give_up(tasks[1], to)
     last = reopen()
-    assert last.survey().rounds[tasks[1]].error is None
+    assert last.snapshot().rounds[tasks[1]].error is None
     assert last.rounds()[tasks[1]] is RoundState.ABANDONED
     assert last.accept([report(task, 3) for task in tasks]) == [NEW, CLOSED, NEW]
     last.open_round(tasks[1], maximum=100, tokens=False)
@@ -386,7 +386,7 @@ def test_rounds_are_given_up_once_and_for_good(store, reopen):
     for open_again in (lambda: store, reopen):
         again = open_again()
         for (end, _), task in tasks.items():
-            assert again.survey().rounds[task].state is end
+            assert again.snapshot().rounds[task].state is end
             assert again.count(task) == 1
             assert again.accept([report(task, 2, token=1)]) == [CLOSED]
             with pytest.raises(StoreError, match="cannot be read"):
@@ -398,8 +398,8 @@ def test_rounds_are_given_up_once_and_for_good(store, reopen):
                 again.advance(task, RoundState.DELIVERED)
 
 
-def test_a_survey_tells_the_time_of_a_database(store):
-    told = store.survey()
+def test_a_snapshot_tells_the_time_of_a_database(store):
+    told = store.snapshot()
     assert told.rounds == {}
     assert (told.time is None) == isinstance(store, SqliteStore)
     assert told.time is None or abs(told.time - time.time()) < 60
@@ -459,11 +459,11 @@ def test_an_error_of_the_disk_is_tried_again(tmp_path, monkeypatch, later):
     here = store._rounds[tasks[0]]
     here.connection = Faulty(here.connection, fault)
     assert store.accept([report(task) for task in tasks]) == [ReportOutcome.UNAVAILABLE, NEW]
-    assert str(here.file) in store.survey().rounds[tasks[0]].error
+    assert str(here.file) in store.snapshot().rounds[tasks[0]].error
     if later == "accept":
         assert store.accept([report(task, 1) for task in tasks]) == [NEW, NEW]
     else:
         monkeypatch.setattr(sqlite_round, "_RETRY_SECONDS", 0.0)
-    assert store.survey().rounds[tasks[0]].error is None
+    assert store.snapshot().rounds[tasks[0]].error is None
     assert store.close_round(tasks[0]) == (1 if later == "accept" else 0)
     store.close()

@@ -36,9 +36,9 @@ def open_store(location: str, *, cache_bytes: int | None = None) -> Store:
 def check_store(location: str) -> None:
     """Raise a StoreError if opening the store would fail, as far as that can be checked without changing anything."""
     if not is_shared(location):
-        from shuffledp.collection.shuffler.store.sqlite import check_directory
+        from shuffledp.collection.shuffler.store.sqlite import check_store_directory
 
-        check_directory(Path(location))
+        check_store_directory(Path(location))
         return
     try:
         from shuffledp.collection.shuffler.store.postgres_schema import check_database

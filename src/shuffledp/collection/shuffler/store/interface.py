@@ -73,7 +73,7 @@ FINISHED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """State of one round at the time of a survey."""
+    """State of one round at the time of a snapshot."""
 
     state: RoundState
     reports: int
@@ -82,7 +82,7 @@ class RoundRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class StoreSnapshot:
     """All rounds of a store, read at once."""
 
     rounds: Mapping[bytes, RoundRecord]
@@ -122,7 +122,7 @@ class Store(Protocol):
     def rounds(self) -> Mapping[bytes, RoundState]:
         """Every round that was ever opened."""
 
-    def survey(self) -> Survey:
+    def snapshot(self) -> StoreSnapshot:
         """State, number of reports and damage of every round that was ever opened, with one query.
 
         It also does the store's periodic work, such as detecting deleted and replaced files.

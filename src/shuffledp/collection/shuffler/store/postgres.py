@@ -20,7 +20,7 @@ from shuffledp.collection.shuffler.store.interface import (
     RoundRecord,
     RoundState,
     StoreError,
-    Survey,
+    StoreSnapshot,
 )
 from shuffledp.collection.shuffler.store.postgres_errors import log_pool, postgres_failures
 from shuffledp.collection.shuffler.store.postgres_schema import WAIT_SECONDS, Row, check_durable, migrate
@@ -137,7 +137,7 @@ class PostgresStore:
         rows = self._run(lambda connection: connection.execute(query).fetchall())
         return {bytes(task_id): RoundState(state) for task_id, state in rows}
 
-    def survey(self) -> Survey:
+    def snapshot(self) -> StoreSnapshot:
         """See the interface."""
         query = (
             "SELECT task_id, state, reports, number, extract(epoch FROM clock_timestamp())::float8, "
@@ -150,7 +150,7 @@ class PostgresStore:
             bytes(task_id): RoundRecord(RoundState(state), reports, None if complete else _damage(task_id, number))
             for task_id, state, reports, number, _, complete in rows
         }
-        return Survey(records, last[4])
+        return StoreSnapshot(records, last[4])
 
     def note(self, task_id: bytes) -> bytes:
         """See the interface."""

@@ -46,9 +46,9 @@ def postgres_failures() -> Iterator[None]:
         raise UnreachableStoreError("The PostgreSQL server cannot be reached, or is too busy.") from None
     except OperationalError as error:
         kind = UnreachableStoreError if _is_temporary(error) else StoreError
-        raise kind(f"The PostgreSQL server cannot be used: {reason_of(error)}.") from None
+        raise kind(f"The PostgreSQL server cannot be used: {postgres_reason(error)}.") from None
     except Error as error:
-        raise StoreError(f"PostgreSQL reported an error: {reason_of(error)}.") from None
+        raise StoreError(f"PostgreSQL reported an error: {postgres_reason(error)}.") from None
 
 
 def _is_temporary(error: Error) -> bool:
@@ -63,7 +63,7 @@ def _recognized_reason(error: Error) -> str | None:
     return next((reason for pattern, reason in _REASONS if re.search(pattern, str(error))), None)
 
 
-def reason_of(error: Error) -> str:
+def postgres_reason(error: Error) -> str:
     """The first line of the server's message; further lines may quote data.
 
     Messages of the client library are not repeated: they quote parts of the URL, and so of the password.
@@ -101,7 +101,7 @@ class PoolLog(logging.Handler):
             self._kinds[template] = (now, 0)
         arguments = record.args if isinstance(record.args, tuple) else ()
         error = next((argument for argument in arguments if isinstance(argument, Error)), None)
-        reason = None if error is None else reason_of(error)
+        reason = None if error is None else postgres_reason(error)
         event("database-connection", level=record.levelno, text=template, reason=reason, left_out=left_out)
 
 

@@ -2,7 +2,7 @@
 
 Destroying a round deletes its file. SQLite's write-ahead log is synchronized at every commit, so accepted reports
 survive a crash of the process or of the machine. A round whose file is damaged or missing is isolated: its reports get
-UNAVAILABLE, its survey names the file, and the other rounds continue.
+UNAVAILABLE, snapshots name the file, and the other rounds continue.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shuffledp.collection.shuffler.store.interface import (
     RoundRecord,
     RoundState,
     StoreError,
-    Survey,
+    StoreSnapshot,
 )
 from shuffledp.collection.shuffler.store.rules import (
     check_advance,
@@ -205,14 +205,14 @@ class SqliteStore:
         with self._lock:
             return {task_id: entry.state for task_id, entry in self._rounds.items()}
 
-    def survey(self) -> Survey:
+    def snapshot(self) -> StoreSnapshot:
         """See the interface."""
         with self._lock:
             rounds = list(self._rounds.items())
         with self._lock, sqlite_failures("Cannot reserve disk space"):
             self._reserve.restore()
         self._record_stored([entry for _, entry in rounds])
-        return Survey({task_id: self._inspect(entry) for task_id, entry in rounds})
+        return StoreSnapshot({task_id: self._inspect(entry) for task_id, entry in rounds})
 
     @staticmethod
     def _inspect(entry: SqliteRound) -> RoundRecord:
@@ -345,7 +345,7 @@ class SqliteStore:
                     self._index.execute(statement, values)
 
 
-def check_directory(directory: Path) -> None:
+def check_store_directory(directory: Path) -> None:
     """Raise StoreError if opening a store in a directory would fail, as far as can be read; it may be in use."""
     with sqlite_failures(f"Cannot open the store {directory}"):
         existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
