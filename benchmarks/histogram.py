@@ -72,10 +72,10 @@ def _stages(protocol: BalcerCheuHistogram, indices: NDArray[np.int64], *, repeti
         held["messages"] = protocol.randomize_all(indices)
 
     def mix() -> None:
-        held["mixed"] = held["messages"].mixed(permute)
+        held["shuffled"] = held["messages"].shuffled(permute)
 
     def tally() -> None:
-        held["tally"] = protocol.tally(held["mixed"])
+        held["tally"] = protocol.tally(held["shuffled"])
 
     def estimate() -> None:
         protocol.estimate(held["tally"])

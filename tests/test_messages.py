@@ -148,10 +148,10 @@ def test_codes_number_every_message_once(bounds, flags):
 
 def test_mixing_forgets_who_sent_what():
     messages = Messages(np.array([3, 1, 2]), 2, np.array([0, 1, 3]), secure=False)
-    mixed = messages.mixed(lambda values: values.sort())
-    assert len(mixed) == 3
-    assert mixed.offsets is None
-    assert (mixed.users, mixed.secure, mixed.values.tolist()) == (2, False, [1, 2, 3])
+    shuffled = messages.shuffled(lambda values: values.sort())
+    assert len(shuffled) == 3
+    assert shuffled.offsets is None
+    assert (shuffled.users, shuffled.secure, shuffled.values.tolist()) == (2, False, [1, 2, 3])
 
 
 @pytest.fixture(params=["native", "numpy"])

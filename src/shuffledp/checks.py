@@ -16,7 +16,7 @@ MAX_USERS = 10**15
 
 
 def check_real(name: str, value: object) -> None:
-    """Reject what is not a real number: a string, None, a complex number, or an integer that no float can be."""
+    """Reject what is not a real number: a string, None, a complex number, or an integer too large for a float."""
     if not isinstance(value, Real):
         raise ParameterError(f"{name} must be a number, not {_shown(value)}.")
     try:
@@ -38,10 +38,10 @@ def check_positive_epsilon(epsilon: float) -> None:
         raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
 
 
-def check_delta(delta: float) -> None:
-    """Reject a delta outside (0, 1)."""
+def check_delta(delta: float, *, allow_zero: bool = False) -> None:
+    """Reject a delta outside (0, 1); with ``allow_zero``, outside [0, 1)."""
     check_real("delta", delta)
-    if not 0 < delta < 1:
+    if not (0 < delta < 1 or (allow_zero and delta == 0)):
         raise ParameterError(f"delta must lie strictly between 0 and 1, not {delta}.", delta=delta)
 
 

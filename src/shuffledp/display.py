@@ -21,7 +21,7 @@ _PRINTABLE = (
     {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}  # a picture of each, such as ␛
     | dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
 )
-"""A replacement for every character that XML does not allow and UTF-8 may not have."""
+"""A replacement for every character that XML or UTF-8 does not allow."""
 
 
 def printable(text: str) -> str:
@@ -150,7 +150,8 @@ def _rounded(value: float, decimals: int, direction: Any) -> str:
         return _in_digits(value, 0.0)
     nearest = f"{value:,.{decimals}f}"
     scaled = value * 10.0**decimals
-    is_exact = abs(scaled - round(scaled)) <= 1e-9 * max(1.0, abs(scaled))  # 2.3 is not exactly 2.3
+    # a decimal such as 2.3 is not exact in binary
+    is_exact = abs(scaled - round(scaled)) <= 1e-9 * max(1.0, abs(scaled))
     if direction is not round and not is_exact:
         nearest = f"{direction(scaled) / 10.0**decimals:,.{decimals}f}"
     return nearest.removeprefix("-") if float(nearest.replace(",", "")) == 0 else nearest

@@ -18,7 +18,7 @@ from shuffledp.errors import DataError
 
 def write_durably(
     path: Path,
-    content: bytes | Iterable[bytes],
+    content: bytes | Iterable[bytes | memoryview],
     *,
     mode: int = 0o600,
     temporary: Path | None = None,

@@ -34,7 +34,7 @@ class Messages:
 
     >>> protocol = sdp.BalcerCheuCount.calibrate(users=100, epsilon=1.0, delta=1e-3)
     >>> messages = protocol.randomize_all(protocol.domain.encode_all([0, 1] * 50))
-    >>> len(messages), messages.mixed(sdp.permute).offsets
+    >>> len(messages), messages.shuffled(sdp.permute).offsets
     (200, None)
     """
 
@@ -53,7 +53,7 @@ class Messages:
         """The messages without their senders, in the same order; only for callers that ignore the order."""
         return Messages(self.values, self.users, secure=self.secure)
 
-    def mixed(self, permute: Callable[[NDArray[Any]], None]) -> Messages:
+    def shuffled(self, permute: Callable[[NDArray[Any]], None]) -> Messages:
         """Permute all messages in place and drop their senders."""
         permute(self.values)
         return self.unordered()

@@ -77,7 +77,7 @@ def test_both_routes_have_the_closed_distribution(padded):
     by_messages = np.zeros(20)
     by_counts = np.zeros(20)
     for _ in range(2_000):
-        tally = protocol.tally(protocol.randomize_all(bits).mixed(permute))
+        tally = protocol.tally(protocol.randomize_all(bits).shuffled(permute))
         by_messages[tally.counts[1]] += 1
         by_counts[protocol.sample_tally(np.array([3, 3])).counts[1]] += 1
     pmf = stats.binom.pmf(3 + 6 - np.arange(20), 6, 0.25)
@@ -250,7 +250,9 @@ def test_a_seed_is_remembered_however_the_estimate_is_made():
     protocol = BalcerCheuCount.calibrate(users=1000, epsilon=1, delta=1e-6)
     seeded = InsecureSeededRandomness(1)
     by_counts = protocol.sample_tally(np.array([500, 500]), source=seeded)
-    by_messages = protocol.tally(protocol.randomize_all(np.zeros(1000, dtype=np.int64), source=seeded).mixed(permute))
+    by_messages = protocol.tally(
+        protocol.randomize_all(np.zeros(1000, dtype=np.int64), source=seeded).shuffled(permute)
+    )
     secure = protocol.sample_tally(np.array([500, 500]))
     for tally in (by_counts, by_messages, by_counts + secure, secure + by_messages):
         assert protocol.estimate(tally).to_json()["guarantee"] is None

@@ -81,7 +81,7 @@ def test_both_routes_have_the_closed_distribution(padded):
     values = np.array([0, 0, 1])
     by_messages, by_counts = np.zeros((8, 8)), np.zeros((8, 8))
     for _ in range(2_500):
-        by_messages[tuple(protocol.tally(protocol.randomize_all(values).mixed(permute)).counts)] += 1
+        by_messages[tuple(protocol.tally(protocol.randomize_all(values).shuffled(permute)).counts)] += 1
         by_counts[tuple(protocol.sample_tally(np.array([2, 1])).counts)] += 1
     noise = [stats.binom.pmf(count + 3 - np.arange(8), 3, 0.25) for count in (2, 1)]
     pmf = np.outer(*noise)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shuffledp import durable_files
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 from shuffledp.shuffling import external
@@ -33,7 +34,7 @@ def memory_for(records: int, record_size: int = RECORD) -> int:
 @pytest.fixture
 def quick(monkeypatch):
     """Thousands of runs: nothing has to be durable, and two buckets make many levels."""
-    monkeypatch.setattr(external.os, "fsync", lambda _: None)
+    monkeypatch.setattr(durable_files.os, "fsync", lambda _: None)
     monkeypatch.setattr(external, "_BUCKETS", 2)
 
 

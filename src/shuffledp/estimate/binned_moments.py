@@ -82,7 +82,7 @@ class BinnedMoments:
         return max(low, 0.0), min(high, 0.5)
 
     def _centres(self, distance: float) -> list[float]:
-        """The middles of the cells of width 2 * distance that contain a number within it of the estimated mean."""
+        """The middles of the cells of width 2 * distance with a number at most ``distance`` from the estimated mean."""
         if distance == 0:
             return [min(max(self.mean, 0.0), 1.0)]
         width = 2 * distance

@@ -177,8 +177,8 @@ class QuantileEstimate(Estimate):
     def _may_contain(self, index: int, target: float, risk: float) -> bool:
         """Whether a bin may contain the user of this rank, by the sharper bound."""
         fewest = self._below_edge(index) - self._radius_below(index, risk)
-        most = self._below_edge(index + 1) + self._radius_below(index + 1, risk)
-        return fewest < target <= most
+        largest = self._below_edge(index + 1) + self._radius_below(index + 1, risk)
+        return fewest < target <= largest
 
     def _below_edge(self, edge: int) -> float:
         return float(np.concatenate(([0.0], self.unbiased, [float(self.users)]))[edge])
@@ -208,9 +208,9 @@ class QuantileEstimate(Estimate):
         outer = self._edge_at(low, "right"), self._edge_at(high, "left")
         inner = self._edge_at(low, "left"), self._edge_at(high, "right")
         least = self._sum_of_bins(*inner, confidence)[0] if inner[0] < inner[1] else 0.0
-        most = self._sum_of_bins(*outer, confidence)[1] if outer[0] < outer[1] else 0.0
-        value = min(max(estimate, least), most)
-        return EstimatedNumber(value, least, most, confidence)
+        highest = self._sum_of_bins(*outer, confidence)[1] if outer[0] < outer[1] else 0.0
+        value = min(max(estimate, least), highest)
+        return EstimatedNumber(value, least, highest, confidence)
 
     def _clipped(self, x: float) -> float:
         if math.isnan(x):

@@ -1,4 +1,4 @@
-"""Figures: one specification to PNG, SVG or a stand-alone HTML page, in light or dark."""
+"""Figures of results as PNG, SVG or stand-alone HTML pages, for light or dark backgrounds."""
 
 from shuffledp.figures.bars import bars
 from shuffledp.figures.cumulative import MarkedQuantile, cumulative

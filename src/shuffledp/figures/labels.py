@@ -10,7 +10,7 @@ LABEL_OVERHANG = 30
 """By how many pixels a label may extend beyond the right edge of the panel."""
 
 _LINE_SHIFTS = range(-5, 6)
-"""By how many lines a label may be moved up or down: a longer leader would look like data."""
+"""By how many lines a label may be moved up or down: further away it would not read as the label of its point."""
 
 Label = tuple[str, str]
 Spot = tuple[float, float]

@@ -1,4 +1,4 @@
-"""From a specification to bytes: PNG, SVG or a stand-alone HTML page, in light or dark."""
+"""Rendering of chart specifications as PNG, SVG or stand-alone HTML pages, for light or dark backgrounds."""
 
 from __future__ import annotations
 
@@ -146,6 +146,6 @@ def picture_of(drawing: bytes) -> bytes:
 
 def _page(specification: str) -> bytes:
     """A page that needs no network; values of the data are escaped so that they cannot end the script element."""
-    placeholder = "\ue0fc"  # private use: whether written out or escaped, it comes back as an escaped "<"
+    placeholder = "\ue0fc"  # a private-use character; the renderer may write it as an escape sequence
     page: str = _load_renderer().vegalite_to_html(specification.replace("<", placeholder), bundle=True)
     return page.replace(placeholder, "\\u003c").replace("\\ue0fc", "\\u003c").encode()

@@ -31,7 +31,7 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
 
 
 def distinct_labels(names: list[str], width: float, size: float) -> list[str]:
-    """The names; of those that differ only beyond the width of a label, the middle is left out instead of the end."""
+    """The names; names that begin alike over the width of a label are shortened in the middle, so that they differ."""
     beginnings = [_beginning(name, width, size) for name in names]
     times = Counter(beginnings)
     shortened = [
@@ -67,7 +67,7 @@ def with_whole_text(drawing: str) -> str:
     width, height = float(head["width"]), float(head["height"])
     try:
         boxes = list(text_boxes(drawing))
-    except ElementTree.ParseError:  # a name with a character that XML does not have: nothing can be measured
+    except ElementTree.ParseError:  # a name has a character that XML does not allow: nothing can be measured
         return drawing
     left = min([0.0, *(box[0] - _MARGIN for box in boxes)])
     right = max([width, *(box[2] + _MARGIN for box in boxes)])

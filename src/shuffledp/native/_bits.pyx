@@ -417,12 +417,12 @@ def scatter_bits(
 cdef int check_counts(const int64_t[::1] counts, int bits) except -1:
     """Reject counts below 0 or above the size of a block."""
     cdef Py_ssize_t i
-    cdef int64_t least = 0, most = 0
+    cdef int64_t least = 0, largest = 0
     for i in range(counts.shape[0]):
         least = counts[i] if counts[i] < least else least
-        most = counts[i] if counts[i] > most else most
-    if least < 0 or most > <int64_t>1 << bits:
-        raise ValueError(f"counts must lie between 0 and 2^{bits}, not between {least} and {most}")
+        largest = counts[i] if counts[i] > largest else largest
+    if least < 0 or largest > <int64_t>1 << bits:
+        raise ValueError(f"counts must lie between 0 and 2^{bits}, not between {least} and {largest}")
     return 0
 
 

@@ -65,8 +65,8 @@ def users_for_share(
     for kind in PROTOCOLS["count"].values():
         if kind.trust != limits.trust:
             continue
-        most = _MAX_USERS if best is None else best.users - 1
-        size = _fewest(kind, within, 1 - probability, (epsilon, delta), most)
+        limit = _MAX_USERS if best is None else best.users - 1
+        size = _fewest(kind, within, 1 - probability, (epsilon, delta), limit)
         best = size or best
     if best is None:
         raise InfeasibleError(
@@ -127,9 +127,9 @@ def _hoeffding(users: int, failure: float) -> float:
 
 
 def _fewest(
-    kind: type[Protocol], within: float, failure: float, target: tuple[float, float], most: int
+    kind: type[Protocol], within: float, failure: float, target: tuple[float, float], max_users: int
 ) -> ShareSampleSize | None:
-    """The fewest users of one protocol, up to ``most``; None if they are not enough."""
+    """The fewest users of one protocol, up to ``max_users``; None if they are not enough."""
     epsilon, delta = target
 
     def size_of(users: int) -> ShareSampleSize | None:
@@ -143,7 +143,7 @@ def _fewest(
     low = max(1, math.ceil(math.log(2 / failure) / (2 * within**2)) - 1)
     best: ShareSampleSize | None = None
     point = low + 1
-    while low < most and (best is None or best.users - low > max(1, best.users // 1000)):
+    while low < max_users and (best is None or best.users - low > max(1, best.users // 1000)):
         size = size_of(point)
         if size is not None and size.radius <= within:
             best = size
@@ -151,6 +151,6 @@ def _fewest(
             low = point
         # radii shrink like the square root of the users, or a little faster
         guess = 2 * point if size is None else math.ceil(1.0003 * point * (size.radius / within) ** 2)
-        high = most + 1 if best is None else best.users
-        point = guess if low < guess < high else (low + high) // 2 if best else min(2 * point, most)
+        high = max_users + 1 if best is None else best.users
+        point = guess if low < guess < high else (low + high) // 2 if best else min(2 * point, max_users)
     return best

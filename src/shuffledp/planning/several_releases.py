@@ -23,8 +23,8 @@ MONTHS = 12
 _TOLERANCE = 0.005  # relative, of the epsilon of one release
 _GUESS = 1.005  # correction of the Gaussian guess, which is usually this factor too small
 _COARSE_EXCESS = 1.0185  # ratio of coarsely to finely composed epsilon, if losses are nearly Gaussian
-_ALTERNATIVES_EXCESS = 1.08  # of coarse over exact composition, if the worst-case data depend on epsilon
-_LEAST_BY_POINTS = 6  # releases
+_ALTERNATIVES_EXCESS = 1.08  # ratio of coarsely to exactly composed epsilon, if the worst-case data depend on epsilon
+_LEAST_BY_POINTS = 6  # fewer releases are always composed exactly
 _NEAR = 0.3  # up to this excess, composed epsilons are nearly proportional to that of one release
 _STEEPEST = 2.0  # the excess decreases by at most about this much per unit of noise
 _AIM = 0.002  # added to the noise of the next step, to end inside the tolerance with enough noise
@@ -162,7 +162,7 @@ def _quick_epsilon(curve: Hashable, releases: int, delta: float, fine: bool) -> 
 def _composed_by_points(curve: PrivacyCurve, releases: int) -> bool:
     """Whether a few points of the curve are composed, since exact composition takes long and is hardly better.
 
-    With few releases, the tails of one of them decide, which need many points.
+    With few releases, the tail of a single one matters, which takes many points to represent.
     """
     if releases < _LEAST_BY_POINTS or isinstance(curve, AlternativesCurve):
         return False

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shuffledp.checks import check_confidence, check_epsilon
+from shuffledp.checks import check_confidence, check_delta, check_epsilon
 from shuffledp.errors import ParameterError
 
 Rows = NDArray[Any]
@@ -79,8 +79,7 @@ class Evidence:
 
     def epsilon_at(self, delta: float) -> float:
         """Lower bound on epsilon at this delta."""
-        if not 0 <= delta < 1:
-            raise ParameterError(f"delta must lie between 0 and 1, not {delta}.", delta=delta)
+        check_delta(delta, allow_zero=True)
         return float(_log_ratio(np.array(self.low), np.array(self.high), delta))
 
     def delta_at(self, epsilon: float) -> float:

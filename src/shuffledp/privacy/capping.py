@@ -123,22 +123,22 @@ class Share:
             )
 
 
-def chance_of_more(shares: Sequence[Share], most: int) -> float:
-    """Upper bound on the probability that independent shares have more than ``most`` messages in total.
+def chance_of_more(shares: Sequence[Share], messages: int) -> float:
+    """Upper bound on the probability that independent shares have more than ``messages`` messages in total.
 
     The exact sum of masses plus Chernoff's bound on the tail beyond them; Chernoff's bound alone if there are too many
     masses.
     """
-    if most < 0:
+    if messages < 0:
         return 1.0
     if not shares:
         return 0.0
     merged = _merged(shares)
-    rough = _rough_chance(merged, most)
+    rough = _rough_chance(merged, messages)
     beyond, last = _tails(merged)
-    if most >= len(beyond):
+    if messages >= len(beyond):
         return rough
-    return min(rough, beyond[most] * _UP + last)
+    return min(rough, beyond[messages] * _UP + last)
 
 
 def _merged(shares: Iterable[Share]) -> tuple[Share, ...]:
@@ -188,27 +188,27 @@ def _masses(shares: tuple[Share, ...], last: int) -> list[float]:
     return masses
 
 
-def _rough_chance(shares: tuple[Share, ...], most: int) -> float:
-    """Chernoff's bound on Pr[M > most] as (E[e^(t M)] - 1) / (e^(t (most + 1)) - 1), for the best of several t.
+def _rough_chance(shares: tuple[Share, ...], messages: int) -> float:
+    """Chernoff's bound on Pr[M > messages] as (E[e^(t M)] - 1) / (e^(t (messages + 1)) - 1), for the best of several t.
 
     This is Markov's inequality for e^(t M) - 1. Every t > 0 for which the expectation is finite gives a valid bound.
     """
-    tried = [_log_chance(shares, most, part) for part in _PARTS]
+    tried = [_log_chance(shares, messages, part) for part in _PARTS]
     best = min(range(1, len(_PARTS) - 1), key=tried.__getitem__)
     low, high = _PARTS[best - 1], _PARTS[best + 1]
-    finer = (_log_chance(shares, most, low + (high - low) * step / _FINER) for step in range(1, _FINER))
+    finer = (_log_chance(shares, messages, low + (high - low) * step / _FINER) for step in range(1, _FINER))
     exponent = min(0.0, *tried, *finer)
     return min(1.0, max(math.exp(exponent), _TINIEST) * _UP)
 
 
-def _log_chance(shares: tuple[Share, ...], most: int, part: float) -> float:
+def _log_chance(shares: tuple[Share, ...], messages: int, part: float) -> float:
     """The logarithm of the bound, rounded up; t is the fraction ``part`` of the largest t."""
     t = part * min(-math.log(share.ratio) / share.weight for share in shares)
     growth = 0.0
     for share in shares:
         complement = -math.expm1(math.log(share.ratio) + t * share.weight)  # 1 - ratio e^(t weight)
         growth += share.shape * (math.log1p(-share.ratio) - math.log(complement) + _LOG_ROUNDING / (1 - part))
-    return _log_expm1(growth) - _log_expm1(t * (most + 1))
+    return _log_expm1(growth) - _log_expm1(t * (messages + 1))
 
 
 def _log_expm1(value: float) -> float:

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from shuffledp.checks import check_epsilon
-from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import as_delta
 
 _RATIO_BITS = 80
@@ -19,8 +18,7 @@ class PureCurve:
     epsilon: float
 
     def __post_init__(self) -> None:
-        if not self.epsilon >= 0:
-            raise ParameterError(f"epsilon must be at least 0, not {self.epsilon}.", epsilon=self.epsilon)
+        check_epsilon(self.epsilon)
 
     def delta_at(self, epsilon: float) -> float:
         """The largest delta of any epsilon-private mechanism; randomized response attains it."""

@@ -21,7 +21,7 @@ _CUT = 1e-16
 _LEAST_DELTA = 1e-15  # of a point of a curve
 _STEP = 0.5  # between points, in standard deviations of the losses
 _FINE_STEP = 0.18
-_TAIL_DEVIATIONS = 5.0  # of all releases together; each contributes a part, and more rarely further ones
+_TAIL_DEVIATIONS = 5.0  # of the sum of all losses; points are dense up to the part of this that one release contributes
 _MAX_GROWTH = 1.5
 _CACHED_CURVES = 64
 
@@ -30,9 +30,8 @@ _CACHED_CURVES = 64
 class QuickComposition:
     """``releases`` independent releases with this privacy curve: an upper bound, usually within 3 % in epsilon.
 
-    The bound is that of exact composition where one pair of distributions has the privacy curve. Otherwise the curve is
-    evaluated at about 11 points, or if it is ``fine`` at about 24, and the bound is usually within 0.5 %; ``compose``
-    evaluates it at 160.
+    Where one pair of distributions has this privacy curve, the bound is that of exact composition. Otherwise the curve
+    is evaluated at about 11 points; with ``fine`` at about 24, which is usually within 0.5 %; by ``compose`` at 160.
     """
 
     curve: PrivacyCurve

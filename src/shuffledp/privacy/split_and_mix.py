@@ -1,7 +1,7 @@
-"""Privacy accounting of ``split-and-mix``: noisy values split into shares that are mixed.
+"""Privacy accounting of ``split-and-mix``: noisy values split into shares that are shuffled.
 
 Balle, Bell, Gascon and Nissim (2020), after Ishai, Kushilevitz, Ostrovsky and Sahai (2006). Values are integers 0 .. k.
-Each user adds a share of discrete Laplace noise and sends m shares modulo g, all but one of them uniform. The mixed
+Each user adds a share of discrete Laplace noise and sends m shares modulo g, all but one of them uniform. The shuffled
 shares reveal hardly more than the noisy sum: for any two inputs with the same sum their distributions differ by at most
 tau = sqrt(g (e/n)^(m - 2)) in total variation, for n >= 19 users and m >= 4 shares. (This is the worst case over
 inputs, which needs one share more than the average case.)
@@ -30,7 +30,7 @@ _TINIEST = 1e-300  # a distance that underflows is not 0
 
 @dataclass(frozen=True)
 class SplitAndMixCurve:
-    """The privacy curve of the mixed shares: that of the noisy sum, plus the distance of mixing.
+    """The privacy curve of the shuffled shares: that of the noisy sum, plus the distance between shares of equal sums.
 
     Let P and Q be the distributions of the noisy sum before and after replacing a user. Given the sum s, the shares
     have distributions A_s and B_s at most tau apart, as mixtures over inputs with that sum. For any event E and epsilon
@@ -56,7 +56,7 @@ class SplitAndMixCurve:
         return as_delta((self.ideal.delta_at(epsilon) + self.distance) * _UP)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """The pair of the noisy sum; the distance of mixing is added to its cut."""
+        """The pair of the noisy sum; the distance between shares is added to its cut."""
         ((pair, *others),) = self.ideal.directions(cut)
         return ((replace(pair, cut=pair.cut + self.distance), *others),)
 
@@ -67,14 +67,14 @@ def mixing_distance(honest_users: int, modulus: int, messages: int) -> float:
     _check_modulus(modulus)
     if messages < FEWEST_MESSAGES:
         raise ConditionError(
-            f"Mixing is proven for at least {FEWEST_MESSAGES} messages per user, not {messages}.", messages=messages
+            f"The bound is proven for at least {FEWEST_MESSAGES} messages per user, not {messages}.", messages=messages
         )
     logarithm = (math.log(modulus) + (messages - 2) * (1 - math.log(honest_users))) / 2
     return as_delta(max(math.exp(min(logarithm, 0.0)), _TINIEST) * _UP)
 
 
 def least_messages(honest_users: int, modulus: int, sigma: float) -> int:
-    """The fewest shares per user with a mixing distance of at most 2^-sigma."""
+    """The fewest shares per user with a distance of at most 2^-sigma."""
     if not 0 < sigma <= 1000:
         raise ParameterError(f"sigma must be above 0 and at most 1000, not {sigma}.", sigma=sigma)
     return _fewest_messages(honest_users, modulus, 2.0**-sigma)
@@ -111,9 +111,9 @@ def split_and_mix_noise(
 ) -> SplitAndMixCurve:
     """The least noise and the fewest shares for values 0 .. levels at (epsilon, delta).
 
-    The noise alone is epsilon-private with delta = 0, so all of delta is available for mixing. Each user adds the
-    difference of two draws of NB(1/honest_users, ratio). The default modulus is the least power of two for which a sum
-    wraps around with a probability of at most ``WRAP_RISK``.
+    The noise alone is epsilon-private with delta = 0, so all of delta is available for the distance between shares.
+    Each user adds the difference of two draws of NB(1/honest_users, ratio). The default modulus is the least power of
+    two for which a sum wraps around with a probability of at most ``WRAP_RISK``.
     """
     check_target(epsilon, delta)
     honest = users if honest_users is None else honest_users
@@ -153,7 +153,8 @@ def _fewest_messages(honest_users: int, modulus: int, distance: float) -> int:
 def _check_mixing_users(honest_users: int) -> None:
     if honest_users < FEWEST_USERS:
         raise ConditionError(
-            f"Mixing is proven for at least {FEWEST_USERS} honest users, not {honest_users}.", honest_users=honest_users
+            f"The bound is proven for at least {FEWEST_USERS} honest users, not {honest_users}.",
+            honest_users=honest_users,
         )
 
 

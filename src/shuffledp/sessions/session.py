@@ -239,7 +239,8 @@ class Session:
     def page(self, path: str | Path, *, title: str = "Private answers", confidence: float = 0.95) -> None:
         """Write one HTML page: every answer with its chart and table, then the report; needs the extra ``plot``.
 
-        It has the answers of this object: those before ``Session.load`` are not on file.
+        It shows the answers that this object gave: a session file has no answers, so those given before
+        ``Session.load`` are missing.
         """
         check_confidence(confidence)
         if check_writable(path).suffix.lower() != ".html":

@@ -7,7 +7,6 @@ larger than the memory is permuted recursively. Which buckets those are depends 
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.durable_files import write_durably
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.native import ACTIVE
 from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes
@@ -52,16 +52,16 @@ def permute_file(
         raise ParameterError("record_size and memory must be at least 1 byte.", record_size=record_size)
     buffer = np.empty(_records_in(memory, record_size), dtype=f"V{record_size}")
     partial = out.with_name(f".{out.name}.partial")
+    written = 0
+
+    def contents() -> Iterator[memoryview]:
+        nonlocal written
+        for permuted in _permuted(_filled(blocks, buffer), buffer, scratch, source):
+            yield _bytes_of(permuted)
+            written += len(permuted)
+
     try:
-        with open(partial, "wb", opener=_private) as target:
-            written = 0
-            for permuted in _permuted(_filled(blocks, buffer), buffer, scratch, source):
-                target.write(_bytes_of(permuted))
-                written += len(permuted)
-            target.flush()
-            os.fsync(target.fileno())
-        os.replace(partial, out)
-        _sync_directory(out.parent)
+        write_durably(out, contents(), temporary=partial)
     except OSError as error:
         raise OutputError(f"Cannot permute the records: {error.strerror or error}.", path=str(out)) from None
     finally:
@@ -181,18 +181,3 @@ def _through_buckets(
 
 def _bytes_of(records: Records) -> memoryview:
     return memoryview(records.view(np.uint8))  # type: ignore[arg-type]
-
-
-def _private(path: str, flags: int) -> int:
-    """Open with permissions for the owner only."""
-    return os.open(path, flags, 0o600)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the directory's entries durable."""
-    if os.name == "posix":
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -240,7 +240,7 @@ def test_too_much_is_refused_with_its_size():
     coin = Channel.from_matrix([[Fraction(1, 5)] * 5] * 2)
     with pytest.raises(ParameterError, match=r"60 users .* make 76,245,120 outcomes .* 2,000,000") as caught:
         _ = ShuffledCurve(coin, 60).ratio
-    assert caught.value.values["most"] == MAX_OUTCOMES
+    assert caught.value.values["limit"] == MAX_OUTCOMES
     wide = Channel.from_matrix([[Fraction(1, 130)] * 130] * 130)
     with pytest.raises(ParameterError, match="outcomes to enumerate"):
         _ = RandomizerCurve(wide).ratio

@@ -174,7 +174,7 @@ def bennett_holds(count, values, blanket, growth, *, printed):
             exact += max(value, 0) * ways * chances[0] ** a * chances[1] ** b * chances[2] ** c
     second = float(sum(p * v * v for p, v in zip(chances, sizes, strict=True)))
     gap = float(growth - 1)
-    bound = bennett_expectation(count, gap=gap, most=float(max(sizes)), second_moment=second)
+    bound = bennett_expectation(count, gap=gap, largest=float(max(sizes)), second_moment=second)
     return float(exact) <= (bound / (gap * count) if printed else bound) * (1 + 1e-9)
 
 

@@ -168,7 +168,7 @@ class ReleaseScheduler:
             await loop.run_in_executor(thread, step)
 
         def log(error: Exception) -> None:
-            event("keeper-fails", level=logging.ERROR, reason=type(error).__name__)
+            event("worker-fails", level=logging.ERROR, reason=type(error).__name__)
 
         await repeat(run, seconds=self.tick, wake=wake, failed=log)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shuffledp.checks import check_target
+from shuffledp.checks import check_confidence, check_target
 from shuffledp.collection.server.settings import ServerSettings, check_positive, read_toml
 from shuffledp.errors import ParameterError
 
@@ -44,8 +44,7 @@ class AnalyzerSettings(ServerSettings):
             raise ParameterError("sealing_keys must name at least one key: without one no message can be opened.")
         if self.processes < 0:
             raise ParameterError(f"processes must be at least 0, not {self.processes}.")
-        if not 0 < self.confidence < 1:
-            raise ParameterError(f"confidence must lie between 0 and 1, not {self.confidence:g}.")
+        check_confidence(self.confidence)
         check_positive(self, "arriving_megabytes")
 
 

@@ -129,7 +129,7 @@ def sealed_report(task: Task, value: Any) -> bytes:
 
 
 def encoded(task: Task, value: Any) -> Any:
-    """The input of the randomizer for a value: an index, a bit, or a number of the interval; DomainError if invalid."""
+    """The input of the randomizer for a value: an index or a position in the interval; DomainError if it is invalid."""
     return task.protocol.domain.encode(value)
 
 

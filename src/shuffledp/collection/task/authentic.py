@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from shuffledp.collection.task.canonical import canonical, parse_canonical
-from shuffledp.collection.task.task import MAX_TASK_BYTES, SignedTask, Task
+from shuffledp.collection.task.task import MAX_TASK_BYTES, SIGNED_AS, SignedTask, Task
 from shuffledp.collection.wire.keys import SIGNATURE_SIZE, VerifyingKey, from_base64
 from shuffledp.durable_files import open_regular
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
-
-_SIGNED_AS = b"shuffledp task v1\n"
 
 
 def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
@@ -37,7 +35,7 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
         )
     signed = canonical(envelope["task"])
     with _refusing("bad-signature"):
-        author.verify(signature, _SIGNED_AS + signed)
+        author.verify(signature, SIGNED_AS + signed)
     with _refusing("malformed"):
         task = SignedTask.from_bytes(content).task
         if task.content != signed:  # in Python true equals 1

@@ -32,7 +32,7 @@ from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
 FORMAT, VERSION = "shuffledp-task", 1
 MAX_TASK_BYTES = 1 << 24
-_SIGNED_AS = b"shuffledp task v1\n"
+SIGNED_AS = b"shuffledp task v1\n"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _TIME_FORM = re.compile("[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _KEYS = {
@@ -256,11 +256,11 @@ class Task:
     @cached_property
     def id(self) -> bytes:
         """The id of the task: a SHA-256, 32 bytes."""
-        return hashlib.sha256(_SIGNED_AS + self.content).digest()
+        return hashlib.sha256(SIGNED_AS + self.content).digest()
 
     def signed(self, author: SigningKey) -> SignedTask:
         """The task with its author's signature."""
-        return SignedTask(self, author.public.id, author.sign(_SIGNED_AS + self.content))
+        return SignedTask(self, author.public.id, author.sign(SIGNED_AS + self.content))
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class SignedTask:
         """The task; ParameterError unless that key signed it and its guarantee holds."""
         if self.author != author.id:
             raise ParameterError(f"The task was signed by the key {self.author}, not by {author.id}.")
-        author.verify(self.signature, _SIGNED_AS + self.task.content)
+        author.verify(self.signature, SIGNED_AS + self.task.content)
         _ = self.task.guarantee
         return self.task
 

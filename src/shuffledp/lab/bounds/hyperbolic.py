@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from decimal import Context, Decimal
 
+from shuffledp.checks import check_positive_epsilon
 from shuffledp.errors import ParameterError
 from shuffledp.search import bisect_integers
 
@@ -45,6 +46,5 @@ def crossing(m: int, digits: int = 30) -> tuple[Decimal, Decimal]:
 
 def least_m(epsilon: float) -> float:
     """The least real m with tanh(e / 2) >= e / sqrt(m) for all e in (0, epsilon]: (epsilon / tanh(epsilon / 2))^2."""
-    if not epsilon > 0:
-        raise ParameterError(f"epsilon must be a positive number, not {epsilon}.", epsilon=epsilon)
+    check_positive_epsilon(epsilon)
     return (epsilon / math.tanh(epsilon / 2)) ** 2

@@ -117,7 +117,7 @@ class ListedDomain:
     def _tally(self, held: NDArray[Any], counts: Ints, source: RandomSource) -> Tally:
         if self.messages:
             sent = self.protocol.randomize_all(np.repeat(held, counts), source=source)
-            shuffled = sent.mixed(partial(permute, source=source))
+            shuffled = sent.shuffled(partial(permute, source=source))
             return self.protocol.release(self.protocol.tally(shuffled), source=source)
         all_counts = np.zeros(self.protocol.domain_size, dtype=np.int64)
         all_counts[held] = counts

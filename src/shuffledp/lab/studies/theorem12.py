@@ -205,14 +205,14 @@ def _checks(case: _Case, protocol: BalcerCheuHistogram, observed: _Observed, whe
 
 def _bound_checks(case: _Case, observed: _Observed, where: str) -> list[Check]:
     """The bounds of parts (ii) and (iii) are as printed, and errors exceed them rarely."""
-    each, all_together = case.bound(simultaneous=False), case.bound(simultaneous=True)
+    single, all_together = case.bound(simultaneous=False), case.bound(simultaneous=True)
     printed, printed_together = (
         case.users * token_checks.printed_alpha(case.users, case.epsilon, case.delta, beta)
         for beta in (_BETA, _BETA / case.users)
     )
     crowded_claim = f"Theorem 12 (iii), {len(observed.crowd) - 1:,} counts near the noise"
     return [
-        equals("Theorem 12 (ii), the printed bound", where, each, printed, tolerance=1e-12 * printed),
+        equals("Theorem 12 (ii), the printed bound", where, single, printed, tolerance=1e-12 * printed),
         equals(
             "Theorem 12 (iii), the printed bound",
             where,
@@ -225,7 +225,7 @@ def _bound_checks(case: _Case, observed: _Observed, where: str) -> list[Check]:
                 f"Theorem 12 (ii), error of a count of {count:,}",
                 where,
                 observed.errors[:, column],
-                each,
+                single,
                 at_most=_BETA,
             )
             for column, count in enumerate(observed.held[:-3])

@@ -131,7 +131,7 @@ def message_tally(protocol: Protocol, values: NDArray[Any], source: RandomSource
         reports = [protocol.randomize(value, source=source) for value in values.tolist()]
         offsets = np.concatenate(([0], np.cumsum([len(report) for report in reports])))
         messages = type(messages)(np.concatenate(reports), len(values), offsets, source.secure)
-    shuffled = messages.mixed(partial(permute, source=source))
+    shuffled = messages.shuffled(partial(permute, source=source))
     return protocol.release(protocol.tally(shuffled), source=source)
 
 

@@ -61,7 +61,7 @@ _MAX_STEP = 0.9
 
 @dataclass(frozen=True)
 class AlmostCentralCurve:
-    """The privacy curve of the mixed messages, for values 0 .. levels.
+    """The privacy curve of the shuffled messages, for values 0 .. levels.
 
     ``ratio`` is that of the geometric numbers of "+1" and "-1" that remain in the sum. An atom has
     NB(shape, 1 - step/reach) copies, so that a shift by its reach has about the same privacy loss for every atom.

@@ -76,5 +76,5 @@ def check_enumerable(*, users: int, values: int, outcomes: int, data_sets_compar
             f"{users:,} users and {values:,} values make {outcomes * data_sets_compared:,} outcomes to enumerate, "
             f"more than {MAX_OUTCOMES:,}. Use fewer users or values, or an upper bound.",
             outcomes=outcomes * data_sets_compared,
-            most=MAX_OUTCOMES,
+            limit=MAX_OUTCOMES,
         )

@@ -86,14 +86,14 @@ def bennett_delta(epsilon: float, users: int, local_epsilon: float) -> float:
     return _delta_of_log(math.log(largest) - math.log(math.log1p(ratio)) + 2 * local_epsilon - math.log(users) + hidden)
 
 
-def bennett_expectation(count: int, *, gap: float, most: float, second_moment: float) -> float:
-    """Upper bound on E[max(L_1 + ... + L_count, 0)] for independent L of mean -gap, at most ``most``.
+def bennett_expectation(count: int, *, gap: float, largest: float, second_moment: float) -> float:
+    """Upper bound on E[max(L_1 + ... + L_count, 0)] for independent L of mean -gap, at most ``largest``.
 
     Balle et al. (2019), Lemma 5.6, whose printed form has an extra factor 1/(gap count) and is not a valid bound.
     """
-    ratio = gap * most / second_moment
+    ratio = gap * largest / second_moment
     exponent = (1 + ratio) * math.log1p(ratio) - ratio
-    return most / math.log1p(ratio) * math.exp(-count * (second_moment / most / most) * exponent)
+    return largest / math.log1p(ratio) * math.exp(-count * (second_moment / largest / largest) * exponent)
 
 
 def _log_gap_and_width(epsilon: float, local_epsilon: float) -> tuple[float, float]:

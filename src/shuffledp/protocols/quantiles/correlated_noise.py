@@ -116,9 +116,9 @@ class CorrelatedNoiseQuantiles(QuantilesProtocol):
         """The ratios of the noise that remains and of the pairs that cancel."""
         return self.ratio, self.flood_ratio
 
-    def chance_of_more_messages(self, most: int) -> float:
-        """Upper bound on the probability that a report holds more than ``most`` messages."""
-        return self.shares.chance_of_more(most - len(self.branching), self.tree.nodes)
+    def chance_of_more_messages(self, messages: int) -> float:
+        """Upper bound on the probability that a report has more than ``messages`` messages."""
+        return self.shares.chance_of_more(messages - len(self.branching), self.tree.nodes)
 
     @property
     def message_format(self) -> MessageFormat:

@@ -2,8 +2,8 @@
 
 A number is rounded at random to a level 0 .. k. Each user adds a share of discrete Laplace noise (the difference of two
 Polya numbers, so that the shares of all honest users add up to the noise), and splits the result into m messages that
-add up to it modulo g, all but one of them uniform. Mixed with those of other users, they reveal hardly more than their
-sum, which has the error of the central model.
+add up to it modulo g, all but one of them uniform. Shuffled with those of other users, they reveal hardly more than
+their sum, which has the error of the central model.
 
 Accounting: ``shuffledp.privacy.split_and_mix``.
 """
@@ -105,7 +105,7 @@ class SplitAndMixSum(SumProtocol):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The noisy sum is private with delta = 0; the mixed shares reveal more with probability delta."""
+        """The noisy sum is private with delta = 0; the shuffled shares reveal more with probability delta."""
         ideal = DiscreteLaplaceCurve(self.ratio, sensitivity=self.levels)
         curve = SplitAndMixCurve(ideal, self.messages, self.modulus, self.target.honest_users)
         theorem = "Balle, Bell, Gascon and Nissim 2020, secure mixing of shares, and the exact divergence of the noise"

@@ -182,7 +182,7 @@ class Experiment:
             return
         permute = self.permute or permute_uniformly
         for start, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
-            Messages(messages.values[start:end], self.users).mixed(permute)
+            Messages(messages.values[start:end], self.users).shuffled(permute)
 
     def _views(self, messages: Messages, borders: NDArray[np.int64], only: set[str] | None) -> dict[str, Rows]:
         """Numbers of messages that distinguish the two values, the analyzer's counts, and the length of the round."""

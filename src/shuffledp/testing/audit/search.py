@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from shuffledp.checks import check_confidence
+from shuffledp.checks import check_confidence, check_delta
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.audit import Event, Evidence, learn_event
 from shuffledp.privacy.guarantee import Guarantee
@@ -70,8 +70,8 @@ def audit(
     check_confidence(confidence)
     guarantee: Guarantee = protocol.guarantee
     audited = guarantee.delta if delta is None else delta
-    if not (0 < audited < 1 or audited == guarantee.delta):
-        raise ParameterError(f"delta must lie strictly between 0 and 1, not {audited}.", delta=audited)
+    if audited != guarantee.delta:
+        check_delta(audited)
     if trials is not None and trials < 10:
         raise ParameterError(f"An audit needs at least 10 trials, not {trials}.", trials=trials)
     _check_size(protocol, guarantee.honest_users)

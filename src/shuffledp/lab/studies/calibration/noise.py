@@ -41,8 +41,8 @@ class Question:
         if self.coordinates == 1:
             alphas = [theorem_11_alpha(users, epsilon, delta, beta) for beta in (BETA, BETA / users)]
         else:
-            each = epsilon / 2, delta / 2
-            alphas = [theorem_12_alpha(users, *each, BETA, simultaneous=together) for together in (False, True)]
+            half = epsilon / 2, delta / 2
+            alphas = [theorem_12_alpha(users, *half, BETA, simultaneous=together) for together in (False, True)]
         return users * alphas[0], users * alphas[1]
 
 

@@ -213,14 +213,14 @@ def _message_figure(measurements: Sequence[Measured]) -> Figure:
         "count/correlated-noise": "correlated noise (bits)",
         "sum/privacy-blanket": "central, local, privacy blanket",
     }
-    most = _named("sum/cheu", measurements)[-1].users
+    max_users = _named("sum/cheu", measurements)[-1].users
     lines = [
         Curve(
             label,
             [
                 (measurement.users, float(measurement.messages.mean()))
                 for measurement in _named(name, measurements)
-                if measurement.users <= most
+                if measurement.users <= max_users
             ],
         )
         for name, label in shown.items()
