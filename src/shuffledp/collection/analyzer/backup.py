@@ -27,12 +27,12 @@ from shuffledp.collection.analyzer.directory import Marker, check_initialized, i
 from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import RELEASE_FORMS, Releases
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.server.databases import open_as_it_is
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.task.task import Task
 from shuffledp.durable_files import open_regular, sync_directory, sync_file
 from shuffledp.errors import DataError, OutputError
 
-_WAIT_SECONDS = 60.0
 _RELEASE = re.compile(rf"[0-9a-f]{{64}}\.({'|'.join(RELEASE_FORMS)})")
 
 
@@ -89,7 +89,7 @@ def _copy(work: Path, part: Path) -> Backup:
 @contextmanager
 def _write_locked(database: Path) -> Iterator[None]:
     """Hold the write lock of a database until the block ends; writers wait."""
-    with closing(sqlite3.connect(database, isolation_level=None, timeout=_WAIT_SECONDS)) as connection:
+    with closing(open_as_it_is(database)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -100,10 +100,7 @@ def _write_locked(database: Path) -> Iterator[None]:
 def _copy_database(source: Path, target: Path) -> None:
     """Copy all committed data, including the write-ahead log, into one file."""
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    with (
-        closing(sqlite3.connect(source, timeout=_WAIT_SECONDS)) as reader,
-        closing(sqlite3.connect(target, isolation_level=None)) as writer,
-    ):
+    with closing(open_as_it_is(source)) as reader, closing(open_as_it_is(target)) as writer:
         reader.backup(writer)
         writer.execute("PRAGMA journal_mode = DELETE")
         (result,) = writer.execute("PRAGMA integrity_check").fetchone()
@@ -207,8 +204,7 @@ def _copy_file(source: Path, target: Path, *, mode: int = 0o600) -> None:
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as copy, _open_source(source) as content:
         shutil.copyfileobj(content, copy)
-        copy.flush()
-        os.fsync(copy.fileno())
+    sync_file(target)
 
 
 def _open_source(source: Path) -> BinaryIO:

@@ -20,6 +20,7 @@ from typing import Any
 from shuffledp.collection.server.databases import (
     Migrations,
     make_database_private,
+    open_as_it_is,
     open_database,
     pending_migrations,
     read_database,
@@ -375,10 +376,7 @@ def drop_unfinished(directory: Path, refused: Mapping[bytes, str]) -> None:
         return
     unfinished = "state NOT IN (?, ?)"
     final = tuple(state.value for state in BatchState if state.is_final)
-    with (
-        closing(sqlite3.connect(directory / BATCH_STATES, isolation_level=None)) as connection,
-        transaction(connection),
-    ):
+    with closing(open_as_it_is(directory / BATCH_STATES)) as connection, transaction(connection):
         connection.executemany(
             f"UPDATE batches SET state = ?, reason = ? WHERE task = ? AND {unfinished}",  # noqa: S608
             [(BatchState.REFUSED.value, reason, task, *final) for task, reason in refused.items()],

@@ -124,6 +124,11 @@ def read_database(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS)
 
 
+def open_as_it_is(path: Path) -> sqlite3.Connection:
+    """Open an SQLite file to lock, copy or reduce it: without migrations, and in the journal mode that it has."""
+    return sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS)
+
+
 def database_version(path: Path) -> int:
     """The version (``user_version``) of an SQLite file, even if another process has locked it; 0 if it is empty.
 

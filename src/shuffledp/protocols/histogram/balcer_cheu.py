@@ -159,20 +159,15 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         absent = binomial(users, self.absence, self.domain_size, source)
         return Tally(true + users - absent, users, source.secure)
 
-    def expected_error(
-        self,
-        *,
-        estimator: str = "",
-        confidence: float = 0.95,
-        users: int | None = None,
-        counts: NDArray[np.int64] | None = None,
+    def _expected(
+        self, estimator: str, confidence: float, truth: NDArray[Any] | None = None, *, users: int | None = None
     ) -> ExpectedError:
         """The larger error of a category of average size and of one that is large compared with the noise.
 
         Or the error of given true counts.
         """
-        expected = super().expected_error(estimator=estimator, confidence=confidence, users=users, counts=counts)
-        if counts is not None:
+        expected = super()._expected(estimator, confidence, truth, users=users)
+        if truth is not None:
             return expected
         users = users or self.users
         analysis = self.analysis_by(estimator or self.estimators[0], users)

@@ -221,13 +221,8 @@ class CountMinHistogram(HistogramProtocol):
             standard_errors=np.full(self.domain_size, math.sqrt(sketch.squared_error_alone)),
         )
 
-    def expected_error(
-        self,
-        *,
-        estimator: str = "",
-        confidence: float = 0.95,
-        users: int | None = None,
-        counts: NDArray[np.int64] | None = None,
+    def _expected(
+        self, estimator: str, confidence: float, truth: NDArray[Any] | None = None, *, users: int | None = None
     ) -> ExpectedError:
         """The exact error at given true counts, over at most 300 categories; or the error without collisions.
 
@@ -239,10 +234,10 @@ class CountMinHistogram(HistogramProtocol):
         check_confidence(confidence)
         users = users or self.users
         sketch = self._sketch(users, estimator)
-        if counts is None:
+        if truth is None:
             squared = sketch.squared_error_alone
         else:
-            true = check_counts(np.asarray(counts).astype(np.int64), self.domain_size)
+            true = check_counts(np.asarray(truth).astype(np.int64), self.domain_size)
             squared = self._mean_squared_error(sketch, true, lowest=0.0 if estimator == "minimum" else -math.inf)
         risk = (1 - confidence) / (2 * self.domain_size)
         return ExpectedError(

@@ -191,21 +191,16 @@ class HadamardResponse(HistogramProtocol):
             variance_per_neighbour=1 / slope,
         )
 
-    def expected_error(
-        self,
-        *,
-        estimator: str = "",
-        confidence: float = 0.95,
-        users: int | None = None,
-        counts: NDArray[np.int64] | None = None,
+    def _expected(
+        self, estimator: str, confidence: float, truth: NDArray[Any] | None = None, *, users: int | None = None
     ) -> ExpectedError:
         """The exact error for given true counts; without them, for users spread evenly over the categories."""
         check_estimator(estimator or self.estimators[0], self.estimators)
         starts = np.arange(0, self.domain_size, self.width - 1)
         sizes = np.diff(starts, append=self.domain_size)
-        reports = (users or self.users) if counts is None else int(np.sum(counts))
-        users_in_block = reports * sizes / self.domain_size if counts is None else np.add.reduceat(counts, starts)
-        largest = float(reports) if counts is None else float(users_in_block.max())
+        reports = (users or self.users) if truth is None else int(np.sum(truth))
+        users_in_block = reports * sizes / self.domain_size if truth is None else np.add.reduceat(truth, starts)
+        largest = float(reports) if truth is None else float(users_in_block.max())
         neighbours = float(sizes @ users_in_block) / self.domain_size
         variance = self._noise(reports, neighbours).variance(np.array([reports / self.domain_size]))
         worst = self._analysis(reports, self._noise(reports, largest)).expected_error(confidence)

@@ -56,6 +56,7 @@ class AnalysedProtocol(Protocol):
     def _expected(
         self, estimator: str, confidence: float, truth: NDArray[Any] | None = None, *, users: int | None = None
     ) -> ExpectedError:
+        """The predicted error, typical or for given true numbers; override it if the analysis alone does not tell."""
         estimator = estimator or self.estimators[0]
         check_estimator(estimator, self.estimators)
         return self.analysis_by(estimator, users or self.users).expected_error(confidence, truth)
