@@ -38,7 +38,7 @@ def canonical_form(text: str) -> str:
 
 
 def looks_missing(text: str) -> bool:
-    """Whether people write this string for a missing value, such as NA; it is a value unless declared missing."""
+    """Whether the string commonly marks a missing value, as NA does; it is a value unless declared missing."""
     return text.strip().lower() in _MISSING_MARKERS
 
 

@@ -221,7 +221,7 @@ EqualsOption = Annotated[
 MissingOption = Annotated[
     str | None,
     typer.Option(
-        "--missing", metavar="A,B", help="Values that mark a missing one, such as NA,?, besides an empty field."
+        "--missing", metavar="A,B", help="Values that stand for a missing value, such as NA,?, besides an empty field."
     ),
 ]
 DropMissingOption = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows without a value.")]

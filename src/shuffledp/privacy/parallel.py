@@ -38,7 +38,7 @@ def in_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
             raise ParameterError(f"The guarantees of groups must agree in their {field}.")
     first = min(distinct, key=lambda guarantee: guarantee.users)
     if first.neighbours not in WITHIN_GROUP.values():
-        raise ParameterError(f"Groups are composed in parallel within groups, not by {first.neighbours}.")
+        raise ParameterError(f"Parallel composition needs neighbours within a group, not {first.neighbours}.")
     if len(distinct) == 1:
         return first
     theorems = list(dict.fromkeys(guarantee.theorem for guarantee in distinct))

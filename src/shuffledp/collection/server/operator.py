@@ -51,7 +51,7 @@ class Alert:
     """Something that the operator should know before everything else."""
 
     level: str
-    """``act`` if nothing goes on without the operator, ``watch`` otherwise."""
+    """``act`` if the operator must act, ``watch`` if it may resolve itself."""
     message: str
     task: str | None = None
     """The id of the task whose round it is about, if it is about one."""
@@ -143,7 +143,7 @@ class OperatorServer:
 
 @contextmanager
 def _logged_failure() -> Iterator[None]:
-    """A part of the interface without which the server can run."""
+    """Log a failure instead of raising it: the server can run without this interface."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
 """The operator's page of a server: its overview as HTML and JSON on loopback, for reading only.
 
-It shows one party. A page of both would make its reader the collusion that the model excludes.
+It shows one party. A page about both would combine the views of shuffler and analyzer, who must not collude.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _reason(error: Exception) -> str:
 
 
 def _tag(document: Mapping[str, Any]) -> str:
-    """The ETag of a document: whatever changes but the time."""
+    """The ETag of a document: a hash of everything except the time."""
     content = {key: value for key, value in document.items() if key != "now"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 

@@ -1,7 +1,7 @@
 """Sample complexity of a Bernoulli mean: lower bounds with explicit constants, and the exact error of randomized bits.
 
 n users hold independent bits with mean mu, which is to be estimated within alpha with probability p for every mu, where
-alpha < 1/2 and p > 1/2. (The answer 1/2 serves alpha >= 1/2, and a guess without users serves small p.)
+alpha < 1/2 and p > 1/2. (For alpha >= 1/2 the answer 1/2 is enough, for small p a guess.)
 
 Lower bound. An estimate within alpha tells mu = 1/2 - a from 1/2 + a for every a > alpha, each with probability p, so
 the distributions of the transcript have a total variation distance of at least 2 p - 1. A transcript y, public coins

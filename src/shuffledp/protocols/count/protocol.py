@@ -39,7 +39,7 @@ class CountProtocol(IndexedProtocol, AnalysedProtocol):
 
     @classmethod
     def domain_arguments(cls, *, domain: Bit | None = None) -> tuple[()]:
-        """None: values are 0 and 1."""
+        """No arguments: values are 0 and 1."""
         if domain is not None and not isinstance(domain, Bit):
             raise DomainError(f"A count is over the values 0 and 1, not over {domain!r}.")
         return ()

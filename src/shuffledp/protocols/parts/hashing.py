@@ -1,4 +1,4 @@
-"""Public hash functions x -> ((u x + v) mod prime) mod buckets, and the number of hashes that values agree with.
+"""Public hash functions x -> ((u x + v) mod prime) mod buckets, and how many given hashes each value agrees with.
 
 For uniform u in 1 .. prime - 1 and v in 0 .. prime - 1, the residues of two different values are uniform over all pairs
 of different residues, so any two values collide with the same probability.
