@@ -1,5 +1,7 @@
 """Messages as bits: every format survives packing, and bytes that packing never makes are refused; and their counts."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -43,6 +45,29 @@ def test_any_bytes_are_a_message_or_refused(data, form):
     except DomainError:
         return
     assert form.pack(values).tobytes() == content
+
+
+SMALL_FORMATS = st.builds(MessageFormat, st.lists(st.integers(1, 1 << 14), max_size=4).map(tuple), st.integers(1, 8))
+
+
+@given(st.data(), SMALL_FORMATS, st.integers(0, 3))
+def test_packing_as_integers_and_bit_by_bit_agree(data, form, length):
+    """On messages, and on arbitrary bytes: the same values, or both refuse them."""
+    values = drawn(data, form, length)
+    content = data.draw(st.binary(min_size=form.size, max_size=form.size))
+    arbitrary = np.frombuffer(content, dtype=np.uint8).reshape(1, -1)
+    as_integers = form.pack(values), unpacked(form, arbitrary)
+    with mock.patch.object(messages, "_WORD_BITS", 0):
+        bit_by_bit = form.pack(values), unpacked(form, arbitrary)
+    assert np.array_equal(as_integers[0], bit_by_bit[0])
+    assert as_integers[1] == bit_by_bit[1]
+
+
+def unpacked(form, packed):
+    try:
+        return form.unpack(packed).tolist()
+    except DomainError as error:
+        return str(error)
 
 
 def test_bits_by_hand():

@@ -16,6 +16,7 @@ from shuffledp.errors import DomainError, ParameterError
 from shuffledp.native import ACTIVE, available_cores
 
 _CHUNK_BITS = 1 << 23
+_WORD_BITS = 64  # messages of at most so many bits are packed as integers
 _CHUNK_VALUES = 1 << 20
 _MAX_COUNTED = 1 << 31  # at a time: counters of 32 bits do not overflow
 _MIN_VALUES_PER_THREAD = 1 << 21
@@ -140,6 +141,13 @@ class MessageFormat:
         """Each message as ``size`` bytes: its parts from the most significant bit on, then zeros."""
         rows = self.check(values).reshape(-1, self.columns)
         packed = np.zeros((len(rows), self.size), dtype=np.uint8)
+        if self.bits <= _WORD_BITS:
+            for start in range(0, len(rows), _CHUNK_VALUES):
+                words = self._words(rows[start : start + _CHUNK_VALUES])
+                packed[start : start + _CHUNK_VALUES] = (
+                    words.astype(">u8").view(np.uint8).reshape(-1, 8)[:, : self.size]
+                )
+            return packed
         for start in range(0, len(rows), self._chunk):
             chunk = rows[start : start + self._chunk]
             bits = np.zeros((len(chunk), 8 * self.size), dtype=np.uint8)
@@ -158,6 +166,10 @@ class MessageFormat:
         if packed.ndim != 2 or packed.shape[1] != self.size or packed.dtype != np.uint8:
             raise DomainError(f"Packed messages are rows of {self.size} bytes.", size=self.size)
         rows = np.zeros((len(packed), self.columns), dtype=self.dtype)
+        if self.bits <= _WORD_BITS:
+            for start in range(0, len(packed), _CHUNK_VALUES):
+                self._read_words(packed[start : start + _CHUNK_VALUES], rows[start : start + _CHUNK_VALUES])
+            return rows[:, 0] if self.columns == 1 else rows
         for start in range(0, len(packed), self._chunk):
             bits = np.unpackbits(packed[start : start + self._chunk], axis=1)
             at = 0
@@ -174,6 +186,33 @@ class MessageFormat:
             if bits[:, at + self.flags :].any():
                 raise DomainError("A packed message has bits set after its end.")
         return rows[:, 0] if self.columns == 1 else rows
+
+    def _words(self, rows: NDArray[Any]) -> NDArray[np.uint64]:
+        """Messages of at most 64 bits as integers whose most significant bits are the parts."""
+        words, used = np.zeros(len(rows), dtype=np.uint64), 0
+        for column, bound in enumerate((*self.bounds, *[2] * self.flags)):
+            width = (bound - 1).bit_length()
+            used += width
+            if width:
+                words |= rows[:, column].astype(np.uint64) << np.uint64(_WORD_BITS - used)
+        return words
+
+    def _read_words(self, packed: NDArray[np.uint8], rows: NDArray[Any]) -> None:
+        """The inverse of ``_words`` for packed messages; refuses the same bytes as ``unpack``."""
+        padded = np.zeros((len(packed), 8), dtype=np.uint8)
+        padded[:, : self.size] = packed
+        words, used = padded.view(">u8")[:, 0].astype(np.uint64), 0
+        for column, bound in enumerate((*self.bounds, *[2] * self.flags)):
+            width = (bound - 1).bit_length()
+            used += width
+            if not width:
+                continue
+            part = words >> np.uint64(_WORD_BITS - used) & np.uint64((1 << width) - 1)
+            if len(part) and int(part.max()) >= bound:
+                raise DomainError("A packed message has a part outside its bounds.", bounds=self.bounds)
+            rows[:, column] = part
+        if used < _WORD_BITS and (words & np.uint64((1 << (_WORD_BITS - used)) - 1)).any():
+            raise DomainError("A packed message has bits set after its end.")
 
     @property
     def _chunk(self) -> int:

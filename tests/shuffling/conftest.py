@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shuffledp.native import ACTIVE
-from shuffledp.shuffling import external, permutation
+from shuffledp.shuffling import external, grouping, permutation
 from shuffledp.testing.statistics import p_value
 
 
@@ -16,7 +16,7 @@ def path(request, monkeypatch) -> str:
     """Which of the two does the work."""
     if request.param == "native" and not ACTIVE:
         pytest.skip("the compiled kernels are not built")
-    for module in (permutation, external):
+    for module in (permutation, external, grouping):
         monkeypatch.setattr(module, "ACTIVE", request.param == "native")
     return request.param
 

@@ -83,16 +83,16 @@ def test_buckets_that_are_not_permuted_are_noticed(tmp_path, monkeypatch):
 def test_labels_that_favour_a_bucket_are_noticed(tmp_path, monkeypatch):
     """A record that is always in the first bucket comes first too often, however well buckets are permuted."""
 
-    def unfair(piece, source):
-        gathered, bounds = gather(piece, source)
+    def unfair(piece, groups, source):
+        gathered, bounds = group(piece, groups, source)
         place = next((place for place, record in enumerate(gathered.tolist()) if record == bytes(RECORD)), 0)
         if place >= bounds[1]:  # not in the first bucket of two
             gathered[[place, bounds[1]]] = gathered[[bounds[1], place]]
             bounds[1] += 1
         return gathered, bounds
 
-    gather = external._gathered
-    monkeypatch.setattr(external, "_gathered", unfair)
+    group = external.group_randomly
+    monkeypatch.setattr(external, "group_randomly", unfair)
     assert p_value(permutation_table(tmp_path, 4, 600, in_memory=3), uniform(4)) < ALPHA
 
 

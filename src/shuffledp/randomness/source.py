@@ -97,6 +97,35 @@ class InsecureSeededRandomness:
         _write_keystream(_encryptor(self._key, nonce=self._requests << 64), out)
 
 
+class RepeatableRandomness:
+    """Bytes that a secret key and a label determine: whoever lacks the key cannot predict them.
+
+    For steps that may run again after a failure and must then give the same result, such as the grouping of records on
+    a cluster. Noise is never drawn from it: a repeated step may see its input in another order. Keys come from
+    ``RepeatableRandomness.new_key()``; streams with different labels are independent.
+    """
+
+    def __init__(self, key: bytes, label: bytes) -> None:
+        if len(key) != _KEY_BYTES:
+            raise ParameterError(f"A key of repeatable randomness has {_KEY_BYTES} bytes; got {len(key)}.")
+        derived = hashlib.blake2b(label, digest_size=_KEY_BYTES, key=key, person=b"sdp repeatable").digest()
+        self._cipher = _encryptor(derived, nonce=0)
+
+    @staticmethod
+    def new_key() -> bytes:
+        """A new secret key, from the operating system."""
+        return os.urandom(_KEY_BYTES)
+
+    @property
+    def secure(self) -> bool:
+        """Always true: the key is secret."""
+        return True
+
+    def fill(self, out: NDArray[np.uint8]) -> None:
+        """Overwrite ``out`` with the next bytes of the stream."""
+        _write_keystream(self._cipher, out)
+
+
 SYSTEM: RandomSource = SystemRandomness()
 
 

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from shuffledp.durable_files import write_durably
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.native import ACTIVE
-from shuffledp.randomness import SYSTEM, RandomSource, draw_bytes
-from shuffledp.shuffling.permutation import permute, threads_for
+from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.shuffling.grouping import group_randomly
+from shuffledp.shuffling.permutation import permute
 
-_BUCKETS = 256  # a power of two, at most 256: a label is taken from one random byte
+_BUCKETS = 256  # of one level; a power of two
 _COPIES = 3  # copies of the records in memory without the kernels: original, grouped, and scratch for permuting
 _OVERHEAD_BYTES = 48  # labels, keys and orders per record without the kernels
 _BUFFERS = 1 << 21  # bytes for random numbers and file buffers, with the kernels
@@ -81,7 +82,7 @@ class _Scattered:
 
     def add(self, piece: Records, source: RandomSource) -> None:
         """Assign every record of the piece to a bucket, and write the piece grouped by bucket."""
-        gathered, bounds = _gathered(piece, source)
+        gathered, bounds = group_randomly(piece, _BUCKETS, source)
         self.file.write(_bytes_of(gathered))
         self.pieces.append((self.records, bounds))
         self.records += len(piece)
@@ -116,18 +117,6 @@ def _records_in(memory: int, record_size: int) -> int:
     if ACTIVE:
         return max(1, (memory - min(memory // 4, _BUFFERS)) // (record_size + 1))
     return max(1, memory // (_COPIES * record_size + _OVERHEAD_BYTES))
-
-
-def _gathered(piece: Records, source: RandomSource) -> tuple[Records, NDArray[np.int64]]:
-    """Assign records to random buckets; returns them grouped by bucket (in place, with the kernels) and the bounds."""
-    if ACTIVE:
-        from shuffledp.shuffling.in_place import gather
-
-        content, threads = piece.view(np.uint8), threads_for(source)
-        return piece, gather(content, piece.dtype.itemsize, _BUCKETS, source, threads)
-    labels = draw_bytes(len(piece), source) & np.uint8(_BUCKETS - 1)
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(labels, minlength=_BUCKETS))))
-    return piece[np.argsort(labels, kind="stable")], bounds
 
 
 def _filled(blocks: Iterable[Block], buffer: Records) -> Iterator[Records]:
