@@ -12,7 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import shuffledp
-from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, draw_bytes, draw_words, source
+from shuffledp.errors import ParameterError
+from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, RepeatableRandomness, draw_bytes, draw_words, source
 from shuffledp.randomness.source import BUFFER_BYTES, stream_of
 from shuffledp.testing.statistics import ALPHA, p_value
 
@@ -277,3 +278,19 @@ def test_words_have_the_right_width():
         assert words.dtype == dtype
         assert len(words) == 1000
         assert int(words.max()) > np.iinfo(dtype).max // 2
+
+
+def test_repeatable_bytes_follow_from_key_and_label():
+    key = RepeatableRandomness.new_key()
+
+    def drawn(key, label):
+        source = RepeatableRandomness(key, label)
+        return draw_bytes(100_000, source).tobytes() + draw_bytes(40, source).tobytes()
+
+    assert drawn(key, b"a") == drawn(key, b"a")
+    assert len({drawn(key, b"a"), drawn(key, b"b"), drawn(key, b""), drawn(RepeatableRandomness.new_key(), b"a")}) == 4
+    assert RepeatableRandomness(key, b"a").secure
+    counts = np.bincount(np.frombuffer(drawn(key, b"a"), dtype=np.uint8), minlength=256)
+    assert p_value(counts, np.full(256, 1 / 256)) > ALPHA
+    with pytest.raises(ParameterError, match="32 bytes"):
+        RepeatableRandomness(b"short", b"a")

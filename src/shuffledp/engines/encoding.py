@@ -65,6 +65,11 @@ class Encoder(ABC):
         self.markers: list[str] = []
         """All values that the domain does not name and that look like missing ones, such as NA."""
 
+    @property
+    def drops_missing(self) -> bool:
+        """Whether rows without a value are left out."""
+        return self._drop_missing
+
     def encode(self, values: Any) -> Encoded:
         """The rows of a batch that have an index or position."""
         encoded = self._encode(values)

@@ -12,7 +12,6 @@ collisions. Messages with equal fingerprints are compared by a cryptographic has
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -20,8 +19,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.shuffling.fingerprints import draw_coefficients, fingerprints
+
 _AT_ONCE = 1 << 24  # messages that are compared in one pass over the files
-_WORD = np.dtype("<u4")
 _DIGEST_SIZE = 16
 
 
@@ -49,8 +49,7 @@ def find_duplicates(pieces: Sequence[MessageRange], sealed_size: int, *, at_once
     """
     starts = np.cumsum([0, *(piece.messages for piece in pieces)])
     passes = max(1, -(-int(starts[-1]) // at_once))
-    words = -(-sealed_size // _WORD.itemsize)
-    coefficients = np.frombuffer(os.urandom(8 * words), dtype=np.uint64)
+    coefficients = draw_coefficients(sealed_size)
     marks: dict[int, NDArray[np.uint8]] = {}
     for remainder in range(passes):
         colliding = _colliding(_fingerprints(pieces, sealed_size, coefficients), passes, remainder)
@@ -109,15 +108,10 @@ def _by_piece(starts: NDArray[np.int64], numbers: NDArray[np.int64]) -> Iterator
 def _fingerprints(
     pieces: Sequence[MessageRange], sealed_size: int, coefficients: NDArray[np.uint64]
 ) -> Iterator[NDArray[np.uint64]]:
-    """The sum of the words of every message times random coefficients, piece by piece; collisions are improbable."""
+    """The fingerprints of all messages, piece by piece."""
     for piece in pieces:
-        content = np.frombuffer(_read(piece, sealed_size), dtype=np.uint8).reshape(piece.messages, sealed_size)
-        padded = np.zeros((piece.messages, len(coefficients) * _WORD.itemsize), dtype=np.uint8)
-        padded[:, :sealed_size] = content
-        total = np.zeros(piece.messages, dtype=np.uint64)
-        for words, coefficient in zip(padded.view(_WORD).T, coefficients, strict=True):
-            total += words * coefficient
-        yield total
+        content = np.frombuffer(_read(piece, sealed_size), dtype=np.uint8)
+        yield fingerprints(content.reshape(piece.messages, sealed_size), coefficients)
 
 
 def _read(piece: MessageRange, sealed_size: int) -> bytes:

@@ -1,0 +1,214 @@
+"""Randomizing a column inside an organisation's cluster: packed messages in a committed directory."""
+
+from __future__ import annotations
+
+import copy
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp import __version__
+from shuffledp.domain import Bit, DiscreteDomain, Domain, Interval
+from shuffledp.engines.local import Column
+from shuffledp.engines.spark.record_files import (
+    COLUMNS,
+    RANDOMIZED,
+    SCHEMA,
+    RecordFiles,
+    check_new_directory,
+    contents_of,
+    find_records,
+    path_list,
+    refusals,
+    write_committed,
+)
+from shuffledp.engines.spark.session import check_worker_version
+from shuffledp.engines.table import MemoryTable, check_column
+from shuffledp.errors import DataError, EngineError, ParameterError
+from shuffledp.extras import extra
+from shuffledp.protocols.flow import user_ranges
+from shuffledp.shuffling import permute
+
+with extra("spark", "The Spark engine"):
+    import pyarrow as pa
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+if TYPE_CHECKING:
+    from shuffledp.engines.encoding import Encoder
+    from shuffledp.engines.spark.session import Frame
+    from shuffledp.protocols.protocol import Protocol
+
+_USERS_AT_ONCE = 1 << 18
+_UNUSABLE = "The column has values outside the domain, or missing ones."
+_PROBLEMS = "encoded bigint, missing bigint, outside bigint, examples array<string>, markers array<string>"
+
+Batches = Iterator["pa.RecordBatch"]
+
+
+def randomize(
+    frame: Frame,
+    column: str,
+    protocol: Protocol,
+    *,
+    out: str | os.PathLike[str],
+    domain: Domain | None = None,
+    equals: str | None = None,
+    other: str | None = None,
+    clip: bool = False,
+    drop_missing: bool = False,
+    missing: Sequence[str] = (),
+) -> RecordFiles:
+    """Randomize ``column`` of a Spark DataFrame, one row per user, and write the messages to the directory ``out``.
+
+    The noise is drawn by this call, on the workers, and only the messages of successful tasks are committed. A second
+    call draws new noise: two reports of the same users, which is two releases. ``protocol`` is calibrated for the users
+    of all organisations together. ``domain`` has the bins or dates behind the categories of the protocol; ``equals``,
+    ``other``, ``clip``, ``drop_missing`` and ``missing`` are those of the one-line functions.
+    """
+    spark = frame.sparkSession
+    target = path_list(out)[0]
+    if protocol.released_only:
+        raise ParameterError(
+            f"{protocol.question}/{protocol.name} needs a party that sees the data without noise, so its messages must "
+            "not leave the organisation. Choose a protocol of the shuffled or local model."
+        )
+    check_column(column, frame.columns, "The DataFrame")
+    encoder = _encoder(protocol, column, domain, equals, other, clip, drop_missing, tuple(missing))
+    values = frame.select(sf.col(f"`{column.replace('`', '``')}`").alias("value"))
+    run, contents = secrets.token_hex(16), contents_of(protocol)
+    rows, messages = Observation(), Observation()
+    packed = values.observe(rows, sf.count(sf.lit(1)).alias("rows")).mapInArrow(
+        _randomizer(protocol, encoder, run, contents), SCHEMA
+    )
+    packed = packed.observe(messages, sf.sum("users").alias("users"), sf.sum("records").alias("records"))
+    with refusals():
+        check_new_directory(spark, target)
+        try:
+            write_committed(packed, target)
+        except Exception as error:
+            if _UNUSABLE in str(error):
+                _explain_values(values, encoder)
+            raise
+        observed = rows.get["rows"], messages.get["users"] or 0, messages.get["records"]
+        if observed[1] == 0:
+            raise DataError("The column holds no rows, so there are no users.")
+        found = find_records(spark, [target])
+    complete = observed[1] <= observed[0] if drop_missing else observed[1] == observed[0]
+    if not complete or (found.users, found.records, found.runs) != (*observed[1:], 1):
+        raise EngineError(
+            f"{target} must not be used: it has reports of {found.users:,} users from {found.runs:,} runs, and this "
+            f"run randomized {observed[1]:,} of {observed[0]:,} rows. Use a new directory."
+        )
+    return RecordFiles(target, contents, found.record_size, found.records, found.users, found.silos)
+
+
+def _encoder(
+    protocol: Protocol,
+    column: str,
+    domain: Domain | None,
+    equals: str | None,
+    other: str | None,
+    clip: bool,
+    drop_missing: bool,
+    missing: tuple[str, ...],
+) -> Encoder:
+    """The encoder of the column into the indices or positions of the protocol."""
+    reader = Column(MemoryTable({}), column, drop_missing=drop_missing, missing=missing)
+    chosen = protocol.domain if domain is None else domain
+    if isinstance(chosen, Bit) or protocol.question == "count":
+        return reader.bit_encoder(equals)
+    if isinstance(chosen, Interval):
+        return reader.number_encoder(chosen, clip=clip)
+    if not isinstance(chosen, DiscreteDomain) or not isinstance(protocol.domain, DiscreteDomain):
+        raise ParameterError(
+            f"The domain is {type(chosen).__name__}, and that of the protocol {type(protocol.domain).__name__}; plan "
+            "for this domain."
+        )
+    encoder, size = reader.histogram_encoder(chosen, other=other, clip=clip)
+    if size != len(protocol.domain):
+        raise ParameterError(
+            f"The domain has {size:,} values and the protocol {len(protocol.domain):,}; plan for this domain."
+        )
+    return encoder
+
+
+def _randomizer(protocol: Protocol, encoder: Encoder, run: str, contents: str) -> Callable[[Batches], Batches]:
+    """The task: encode, randomize, pack and permute the rows of a partition, many users at a time."""
+    version = __version__
+
+    def task(batches: Batches) -> Batches:
+        check_worker_version(version)
+        own = copy.deepcopy(encoder)
+        for values in _portions(batches, own):
+            for start, end in user_ranges(protocol, len(values)):
+                yield _randomized(protocol, values[start:end], run, contents)
+
+    return task
+
+
+def _portions(batches: Batches, encoder: Encoder) -> Iterator[NDArray[Any]]:
+    """The encoded values of a partition in large portions; DataError, without any value, if there are others."""
+    waiting: list[NDArray[Any]] = []
+    for batch in batches:
+        waiting.append(encoder.encode(batch.column(0)).values)
+        if encoder.outside or (encoder.missing and not encoder.drops_missing):
+            raise DataError(_UNUSABLE)
+        if sum(map(len, waiting)) >= _USERS_AT_ONCE:
+            yield np.concatenate(waiting)
+            waiting = []
+    if sum(map(len, waiting)):
+        yield np.concatenate(waiting)
+
+
+def _randomized(protocol: Protocol, values: NDArray[Any], run: str, contents: str) -> pa.RecordBatch:
+    packed = protocol.message_format.pack(protocol.randomize_all(values).values)
+    permute(packed, threads=1)  # the shuffler need not see which messages come from one user
+    row: dict[str, Any] = {
+        "contents": contents,
+        "record_size": packed.shape[1],
+        "stage": RANDOMIZED,
+        "run": run,
+        "batch": secrets.token_hex(16),
+        "position": 0,
+        "users": len(values),
+        "minimum_users": protocol.users,
+        "records": len(packed),
+        "round_records": 0,
+        "content": packed.tobytes(),
+    }
+    return row_batch([row])
+
+
+def row_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Rows of record files as an Arrow batch."""
+    kinds = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary()}
+    columns = [pa.array([row[name] for row in rows], type=kinds[kind]) for name, kind in COLUMNS.items()]
+    return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
+
+
+def _explain_values(values: Frame, encoder: Encoder) -> None:
+    """Read the column again, without noise, and raise the DataError that the local engine raises."""
+
+    def task(batches: Batches) -> Batches:
+        own = copy.deepcopy(encoder)
+        for batch in batches:
+            own.encode(batch.column(0))
+        counts = [pa.array([count], pa.int64()) for count in (own.encoded, own.missing, own.outside)]
+        lists = [pa.array([strings], pa.list_(pa.string())) for strings in (own.examples, own.markers)]
+        names = ["encoded", "missing", "outside", "examples", "markers"]
+        yield pa.RecordBatch.from_arrays([*counts, *lists], names=names)
+
+    for row in values.mapInArrow(task, _PROBLEMS).collect():
+        encoder.encoded += row["encoded"]
+        encoder.missing += row["missing"]
+        encoder.outside += row["outside"]
+        for value in row["examples"]:
+            encoder.add_outside(value, 0)
+        for value in row["markers"]:
+            encoder.add_marker(value)
+    encoder.check()

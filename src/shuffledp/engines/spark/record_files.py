@@ -1,0 +1,256 @@
+"""Directories of records on a cluster: Parquet files written by one committed job, and checked before they are read.
+
+A row has many records of one size, concatenated, and describes them. Rows of randomized messages state the users of
+that row; rows of mixed records state those of the whole round, since a mixed record has no origin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shuffledp import errors
+from shuffledp.engines.spark.session import check_session, explained_failures
+from shuffledp.errors import DataError, EngineError, OutputError, ParameterError, ShuffledpError
+from shuffledp.extras import extra
+from shuffledp.native import ACTIVE
+from shuffledp.protocols.documents import to_document
+
+with extra("spark", "The Spark engine"):
+    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.sql import functions as sf
+
+if TYPE_CHECKING:
+    from shuffledp.engines.spark.session import Frame, Session
+    from shuffledp.protocols.protocol import Protocol
+
+RANDOMIZED, MIXED = "randomized", "mixed"
+COLUMNS = {
+    "contents": "string",  # the protocol or task, by hash
+    "record_size": "int",
+    "stage": "string",
+    "run": "string",  # of the call that wrote the directory
+    "batch": "string",  # of this row: no two rows have the same
+    "position": "bigint",  # of the row among mixed rows
+    "users": "bigint",
+    "minimum_users": "bigint",
+    "records": "bigint",  # of this row
+    "round_records": "bigint",  # of all rows, if mixed
+    "content": "binary",
+}
+SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+
+_ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
+_ATOMIC = {_ALGORITHM: "1", "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true"}
+_SHOWN = 3
+_RAISED = re.compile(r"^shuffledp\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class RecordFiles:
+    """A committed directory of records, as ``sdp.spark.randomize`` and ``sdp.spark.mix`` return it.
+
+    ``contents`` names the protocol or task of the records, ``users`` the users who sent them, and ``silos`` those
+    of each call of ``randomize``. It can be given wherever a path can.
+    """
+
+    path: str
+    contents: str
+    record_size: int
+    records: int
+    users: int
+    silos: tuple[int, ...]
+
+    def __fspath__(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the rows of some directories say about themselves, after checks of their consistency."""
+
+    frame: Frame
+    """All rows, not read yet."""
+    stage: str
+    contents: str
+    record_size: int
+    records: int
+    users: int
+    minimum_users: int
+    silos: tuple[int, ...]
+    runs: int
+
+
+def contents_of(protocol: Protocol) -> str:
+    """The name of a protocol and a hash of all its parameters."""
+    document = json.dumps(to_document(protocol), sort_keys=True, separators=(",", ":"))
+    return f"{protocol.question}/{protocol.name} {hashlib.sha256(document.encode()).hexdigest()}"
+
+
+def path_list(paths: Path | Sequence[Path]) -> list[str]:
+    """One or several paths as strings."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not given or not all(isinstance(path, str | os.PathLike) for path in given):
+        raise ParameterError(f"Give one or several paths of directories; got {paths!r}.")
+    return [os.fspath(path).rstrip("/") or "/" for path in given]
+
+
+def check_atomic(spark: Session) -> None:
+    """Refuse a session whose output committer can leave files of failed attempts beside those of successful ones."""
+    for name in (_ALGORITHM, f"spark.hadoop.{_ALGORITHM}"):
+        if str(spark.conf.get(name, None)).strip() == "2":
+            raise EngineError(
+                f"{name} is 2: a failed attempt could leave its messages beside those of the next one, which is two "
+                "reports of the same users. Set it to 1.",
+                setting=name,
+            )
+
+
+def check_new_directory(spark: Session, out: str) -> None:
+    """Refuse a directory that has files; an empty one, which a failed job may leave, is used."""
+    check_session(spark)
+    check_atomic(spark)
+    for entry, state in (
+        ("_SUCCESS", "has results of an earlier run"),
+        ("_temporary", "is being written, or was left"),
+    ):
+        if _exists(spark, f"{out}/{entry}"):
+            raise OutputError(f"Cannot write {out}: it {state}. Name a new directory.", path=out)
+    if _exists(spark, out):
+        listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(out)
+        if listed.select("path").limit(1).collect():
+            raise OutputError(f"Cannot write {out}: it has files. Name a new directory.", path=out)
+
+
+def write_committed(frame: Frame, out: str) -> None:
+    """Write the rows by a job that commits each task once, and marks the directory when all are committed."""
+    frame.write.mode("append").options(**_ATOMIC).parquet(out)
+
+
+def find_records(spark: Session, paths: Sequence[str]) -> Found:
+    """Check the rows of committed directories against each other, without reading records.
+
+    Refused are directories that no job has completed, rows that occur twice, and records of several protocols or tasks.
+    """
+    frame = spark.read.schema(SCHEMA).parquet(*paths)
+    directory = sf.regexp_replace("_metadata.file_path", "/[^/]*$", "")
+    groups = (
+        frame.groupBy("contents", "record_size", "stage", "run", "round_records", directory.alias("directory"))
+        .agg(
+            sf.sum("records").alias("records"),
+            sf.sum("users").alias("sum_users"),
+            sf.min("users").alias("min_users"),
+            sf.max("users").alias("max_users"),
+            sf.max("minimum_users").alias("minimum_users"),
+            sf.min("records").alias("min_records"),
+        )
+        .collect()
+    )
+    shown = ", ".join(paths[:_SHOWN]) + (", ..." if len(paths) > _SHOWN else "")
+    if not groups:
+        raise DataError(f"There are no records in {shown}.")
+    for group in groups:
+        if group["contents"] is None or group["stage"] not in (RANDOMIZED, MIXED) or group["record_size"] < 1:
+            raise DataError(f"{group['directory']} was not written by sdp.spark.randomize or sdp.spark.mix.")
+    for found in sorted({group["directory"] for group in groups}):
+        if not _exists(spark, f"{found}/_SUCCESS"):
+            raise DataError(
+                f"{found} is incomplete: it has no file _SUCCESS, so the job that wrote it has not finished, or it was "
+                "not copied completely. Run the job again into a new directory, or copy all of it."
+            )
+    repeated = frame.groupBy("batch").count().where("count > 1").limit(1).collect()
+    if repeated:
+        raise DataError(
+            f"The same records occur twice in {shown}: a directory was given twice, or its files were copied. Every "
+            "report must be counted once."
+        )
+    return _consistent(frame, groups, shown)
+
+
+def _consistent(frame: Frame, groups: Sequence[Any], shown: str) -> Found:
+    contents = sorted({f"{group['contents']} ({group['record_size']} bytes)" for group in groups})
+    if len(contents) > 1:
+        raise DataError(
+            f"{shown} have records of different protocols or tasks: {'; '.join(contents[:_SHOWN])}. Mix and count "
+            "those of one round only.",
+            contents=contents,
+        )
+    stages = {group["stage"] for group in groups}
+    if len(stages) > 1:
+        raise DataError(f"{shown} have both mixed and unmixed records; mix those of one stage only.")
+    (stage,) = stages
+    silos: dict[str, int] = {}
+    records: dict[str, int] = {}
+    for group in groups:
+        if group["min_records"] < 0 or group["min_users"] < 0:
+            raise DataError(f"{shown} have rows with negative numbers of users or records; they are damaged.")
+        records[group["run"]] = records.get(group["run"], 0) + group["records"]
+        if stage == RANDOMIZED:
+            silos[group["run"]] = silos.get(group["run"], 0) + group["sum_users"]
+        elif (
+            group["min_users"] != group["max_users"]
+            or silos.get(group["run"], group["max_users"]) != group["max_users"]
+        ):
+            raise DataError(f"The rows of {shown} contradict each other about their number of users; they are damaged.")
+        else:
+            silos[group["run"]] = group["max_users"]
+    if stage == MIXED:
+        for group in groups:
+            if records[group["run"]] != group["round_records"]:
+                raise DataError(
+                    f"{group['directory']} has {records[group['run']]:,} of {group['round_records']:,} mixed records; "
+                    "copy all of it."
+                )
+    return Found(
+        frame,
+        stage,
+        groups[0]["contents"],
+        groups[0]["record_size"],
+        sum(records.values()),
+        sum(silos.values()),
+        max(group["minimum_users"] or 0 for group in groups),
+        tuple(sorted(silos.values(), reverse=True)),
+        len(silos),
+    )
+
+
+def check_same_kernels(compiled: bool) -> None:
+    """On a worker: refuse an installation that draws other groups from the same key than the driver's."""
+    if compiled != ACTIVE:
+        have, lack = ("the driver", "a worker") if compiled else ("a worker", "the driver")
+        raise EngineError(
+            f"shuffledp has compiled kernels on {have} and none on {lack}, so a repeated task could group its records "
+            "differently. Install the same build everywhere."
+        )
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise errors of this package that occurred on workers as they are, and other failures of Spark as one line."""
+    with explained_failures():
+        try:
+            yield
+        except PySparkException as error:
+            raised = _RAISED.findall(str(error))
+            kind = getattr(errors, raised[-1][0], None) if raised else None
+            if not isinstance(kind, type) or not issubclass(kind, ShuffledpError):
+                raise
+            raise kind(raised[-1][1].strip()) from None
+
+
+def _exists(spark: Session, path: str) -> bool:
+    try:
+        spark.read.format("binaryFile").load(path).schema  # noqa: B018 - Spark looks for the path
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return False
+        raise
+    return True
