@@ -53,7 +53,9 @@ class ServerOptions:
     """Options of both servers."""
 
     config: ConfigOption = None
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, instead of the settings'.")] = None
+    host: Annotated[
+        str | None, typer.Option("--host", help="Address to listen on, instead of the one in the settings.")
+    ] = None
     port: Annotated[
         int | None, typer.Option("--port", parser=integer, metavar="N", help="Port to listen on; 0 for any.")
     ] = None

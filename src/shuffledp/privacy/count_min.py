@@ -1,7 +1,7 @@
 """Privacy accounting of ``count-min``: the rows of a noisy sketch of hashed counts.
 
 In each row a user increments one cell, chosen by a public hash of the value, and every cell once more with probability
-gamma (Ghazi, Golowich, Kumar, Pagh and Velingker 2021). Replacing a user changes at most two cells of each row, in
+gamma (Ghazi, Golowich, Kumar, Pagh and Velingker 2019). Replacing a user changes at most two cells of each row, in
 opposite directions, and each cell contains the noise Bin(users, gamma). If a hash maps both values to the same cell,
 that row does not change.
 """

@@ -43,7 +43,7 @@ class _WorkDirectory:
     entries: dict[bytes, Entry]
     batches: dict[bytes, Batch]
     released: frozenset[bytes]
-    """In the state released, or published."""
+    """Tasks whose batch is in the state ``released``, or whose release is published."""
     published: frozenset[bytes]
     chunks: frozenset[bytes]
     """Tasks with chunks on the disk."""

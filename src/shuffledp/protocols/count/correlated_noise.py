@@ -137,7 +137,7 @@ class CorrelatedNoiseCount(CountProtocol):
         """Check the tally: counts of two messages; in the signed encoding at least one message per user."""
         if len(tally.counts) != 2 or (self.encoding == "signed" and int(tally.counts.sum()) < tally.users):
             raise ParameterError(
-                f"{tally.users:,} users send at least {tally.users:,} messages, of two different ones."
+                f"A tally of {tally.users:,} users needs the counts of two messages, and if signed at least one per user."
             )
 
     def observed(self, tally: Tally) -> NDArray[Any]:

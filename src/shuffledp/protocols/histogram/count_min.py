@@ -1,4 +1,4 @@
-"""A noisy Count-Min sketch: Ghazi, Golowich, Kumar, Pagh and Velingker (2021), Algorithm 2 and Lemma 4.10.
+"""A noisy Count-Min sketch: Ghazi, Golowich, Kumar, Pagh and Velingker (2019), Algorithm 2 and Lemma 4.10.
 
 Public hash functions h_1 .. h_tau map categories to s buckets. A user sends the cell (t, h_t(x)) of every row t, and
 every cell of all rows once more with probability gamma. Each row has one cell of a category, which contains its count,

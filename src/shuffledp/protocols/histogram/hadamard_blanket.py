@@ -1,4 +1,4 @@
-"""Private-coin histogram of Ghazi, Golowich, Kumar, Pagh and Velingker (2021), Algorithm 1: Hadamard codewords.
+"""Private-coin histogram of Ghazi, Golowich, Kumar, Pagh and Velingker (2019), Algorithm 1: Hadamard codewords.
 
 Category x is represented by the nonzero bit vector x + 1. Its codewords are the vectors that have an even number of
 bits in common with it: half of all vectors, and a quarter for any two categories. A message is a tuple of ``hashes``
@@ -182,7 +182,7 @@ def _paper_mean(epsilon: float, delta: float) -> float:
     """36 ln(e/(epsilon delta))/epsilon^2 uniform tuples for each codeword; for epsilon <= 1."""
     if epsilon > 1:
         raise ConditionError(
-            f"The constants of Ghazi et al. 2021 need epsilon <= 1, not {epsilon:g}; "
+            f"The constants of Ghazi et al. 2019 need epsilon <= 1, not {epsilon:g}; "
             "the tight calibration has no such limit.",
             epsilon=epsilon,
         )

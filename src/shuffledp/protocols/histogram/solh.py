@@ -202,7 +202,10 @@ def _blanket_at(logit: float) -> Dyadic:
 
 
 def _paper_parameters(target: Target, buckets: int | None) -> tuple[int, Dyadic]:
-    """With m = (n - 1) / (reports a bucket needs) the variance is least at (m + 2)/3 buckets; blanket = buckets / m."""
+    """The number of buckets and the blanket, which is buckets / m, where m = (n - 1) / (least reports per bucket).
+
+    The variance is least at (m + 2)/3 buckets.
+    """
     largest = (target.honest_users - 1) / theorem_31_mean(target.epsilon, target.delta)
     chosen = buckets or round((largest + 2) / 3)
     if chosen < 2 or chosen >= largest:
