@@ -49,7 +49,7 @@ class Limits:
     max_messages: float | None = None
     max_bytes: float | None = None
     max_local_epsilon: float | None = None
-    """Maximum epsilon that remains if the shuffler and the analyzer collude; None if nothing needs to remain."""
+    """Maximum epsilon that remains if the shuffler and the analyzer collude; None for no limit."""
 
     def __post_init__(self) -> None:
         if self.trust not in TRUSTS:

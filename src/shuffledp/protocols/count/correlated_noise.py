@@ -137,7 +137,8 @@ class CorrelatedNoiseCount(CountProtocol):
         """Check the tally: counts of two messages; in the signed encoding at least one message per user."""
         if len(tally.counts) != 2 or (self.encoding == "signed" and int(tally.counts.sum()) < tally.users):
             raise ParameterError(
-                f"A tally of {tally.users:,} users needs the counts of two messages, and if signed at least one per user."
+                f"A tally of {tally.users:,} users needs the counts of two messages, and in the signed encoding at "
+                "least one message per user."
             )
 
     def observed(self, tally: Tally) -> NDArray[Any]:
