@@ -152,7 +152,7 @@ def _randomizer(protocol: Protocol, encoder: Encoder, run: str, contents: str) -
 
 
 def _portions(batches: Batches, encoder: Encoder) -> Iterator[NDArray[Any]]:
-    """The encoded values of a partition in large portions; if a value has no code, a DataError that does not quote it."""
+    """The encoded values of a partition in large portions; DataError, without the value, if one has no code."""
     waiting: list[NDArray[Any]] = []
     for batch in batches:
         waiting.append(encoder.encode(batch.column(0)).values)
