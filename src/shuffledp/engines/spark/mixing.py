@@ -6,6 +6,9 @@ task, which permutes them uniformly, and the labels are concatenated in order; t
 Labels are drawn from a secret key of the call and the id of each batch. If Spark loses an executor and repeats some
 tasks, they send every record to the same label as before; with fresh labels, some records would arrive twice and others
 never. The permutation of a label is always fresh, since each task's result is committed once.
+
+This is the work of the shuffler. It is called mixing here, because a shuffle of Spark is any exchange of rows between
+tasks.
 """
 
 from __future__ import annotations
