@@ -25,8 +25,8 @@ def group_randomly(records: Records, groups: int, source: RandomSource) -> tuple
     """Give each record a uniform label below ``groups``; returns the records grouped by label, and the bounds.
 
     Group k lies between the bounds k and k + 1. ``records`` is a flat array; with the compiled kernels it is grouped in
-    place. ``groups`` is a power of two; above 256, groups are divided again. The result is a function of the records
-    and the bytes of the source, unless this is the system's.
+    place. ``groups`` is a power of two; above 256, groups are divided again. The same records and
+    the same bytes of the source give the same result, unless the source is the system's.
     """
     if groups < 1 or groups & (groups - 1):
         raise ParameterError(f"The number of groups must be a power of two; got {groups}.", groups=groups)

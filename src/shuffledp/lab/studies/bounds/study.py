@@ -105,7 +105,7 @@ STUDY = Study(
         "Rates become numbers here: each dashed line is a lower bound with its constant, derived on the pages of the "
         "theory. Measured and computed errors must lie on its right side.",
         "In the first figure, further left is more exact and lower is cheaper. In the second, the left panel has "
-        "domains that can be run, the right one domains whose size is a number of that many digits.",
+        "domains that can be run, the right one larger domains by the number of digits of their size.",
     ],
     measure=_measure,
 )
