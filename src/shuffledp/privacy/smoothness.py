@@ -107,8 +107,8 @@ def corollary_24_mean(users: int, epsilon: float, delta: float) -> float:
 def lemma_23_mean(epsilon: float, delta: float) -> float:
     """The least mean for which Lemma 23 itself gives (epsilon, delta); valid for every epsilon.
 
-    The simplification behind the constant 50 of Corollary 24 is invalid for epsilon above 1.2042, and by a large factor
-    from about 8 on.
+    The constant 50 of Corollary 24 comes from a simplification that is invalid for epsilon above 1.2042; from about
+    epsilon = 8 on, the constant is too small by a large factor.
     """
     check_target(epsilon, delta)
     alpha = math.tanh(epsilon / 2)
