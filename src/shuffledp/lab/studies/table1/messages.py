@@ -1,4 +1,4 @@
-"""The message column of Table 1 for the two protocols of [13], Ghazi and others (2021), with its constants.
+"""The message column of Table 1 for the two protocols of [13], Ghazi and others (2019), with its constants.
 
 Hadamard codewords: 1 + O(log(1 / (epsilon delta)) / epsilon^2) messages. Algorithm 1 sends 1 + rho of them, rho being
 the least integer with rho n / 2^tau >= 36 ln(e / (epsilon delta)) / epsilon^2 and 2^tau < 2 n, so at most
