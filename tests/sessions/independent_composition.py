@@ -7,6 +7,7 @@ epsilon, rounded down a lower one.
 import math
 from dataclasses import dataclass
 from functools import cache, reduce
+from itertools import product
 
 import numpy as np
 from scipy.signal import fftconvolve
@@ -73,8 +74,16 @@ def pairs_of(protocol):
         return [(np.pad(seen, ((1, 0), (0, 1))), np.pad(seen, ((0, 1), (1, 0))))]
     if name == "histogram/correlated-noise":
         return _both_ways(_correlated(protocol))
+    if name == "histogram/balcer-cheu":
+        noise = _binomial(honest, float(protocol.absence))
+        return _both_ways((np.append(noise, 0.0), np.append(0.0, noise)))
     if name == "quantiles/correlated-noise":
         return _both_ways(_correlated(protocol)) * len(protocol.branching)
+    if name == "quantiles/uniform-blanket":
+        levels = zip(protocol.blankets, protocol.tree.sizes, strict=True)
+        return [_blanket(honest, blanket, size) for blanket, size in levels]
+    if name == "quantiles/discrete-laplace":
+        return [_two_sided_geometric(float(protocol.ratio))] * 2 * len(protocol.branching)
     if name == "sum/split-and-mix":
         return [_two_sided_geometric(float(protocol.ratio), protocol.levels)]
     raise KeyError(name)
@@ -96,24 +105,29 @@ def agrees(spent, protocols, delta):
 
 @cache
 def composed_epsilons(protocols, delta):
-    """A lower and an upper bound of the least epsilon of one release by each of the protocols."""
+    """A lower and an upper bound of the least epsilon of one release by each of the protocols.
+
+    A user's values in different releases are unrelated, so that each release may be changed in either direction.
+    """
     return tuple(
-        max(_composed(protocols, rounding, turned).epsilon(delta) for turned in (False, True))
+        max(
+            reduce(Losses.and_then, releases).epsilon(delta)
+            for releases in product(*(_losses(protocol, rounding) for protocol in protocols))
+        )
         for rounding in (np.floor, np.ceil)
     )
 
 
-def _composed(protocols, rounding, turned):
-    losses = []
-    for protocol in protocols:
-        revealed = revealed_by(protocol)
-        computed = {}
-        for pair in pairs_of(protocol):
-            if id(pair) not in computed:
-                p, q = pair[::-1] if turned else pair
-                computed[id(pair)] = Losses.of(p, q, rounding, revealed)
-            losses.append(computed[id(pair)])
-    return reduce(Losses.and_then, losses)
+@cache
+def _losses(protocol, rounding):
+    """The losses of one release in both directions."""
+    revealed = revealed_by(protocol)
+    directions = []
+    for turned in (False, True):
+        pairs = pairs_of(protocol)
+        of_pair = {id(pair): Losses.of(*(pair[::-1] if turned else pair), rounding, revealed) for pair in pairs}
+        directions.append(reduce(Losses.and_then, (of_pair[id(pair)] for pair in pairs)))
+    return directions
 
 
 def _two_sided_geometric(ratio, shift=1):

@@ -76,6 +76,11 @@ MIXED = {
         ("histogram/uniform-blanket", {"share": 0.2}),
     ],
     "one": [("histogram/uniform-blanket", {"share": 1.0})],
+    "trees": [
+        ("quantiles/uniform-blanket", {"share": 0.5}),
+        ("histogram/balcer-cheu", {"epsilon": 0.4, "delta": 1e-8}),
+        ("quantiles/discrete-laplace", {"share": 0.2}),
+    ],
     "correlated noise": [
         ("count/correlated-noise", {"share": 0.3}),
         ("histogram/correlated-noise", {"epsilon": 0.8}),
