@@ -170,6 +170,9 @@ def test_a_session_file_records_and_continues(survey, questions, tmp_path, shuff
     questions.write_text(questions.read_text().replace("epsilon = 2.0", "epsilon = 3.0"))
     error = shuffledp("run-all", questions, survey, "--session", session).error
     assert "records a session with epsilon = 2 and delta = 1e-06" in error
+    questions.write_text(questions.read_text().replace("epsilon = 3.0", 'epsilon = 2.0\ntrust = "local"'))
+    error = shuffledp("run-all", questions, survey, "--session", session).error
+    assert 'records a session with trust = "shuffled"; the questions are for trust = "local"' in error
 
 
 def test_a_seed_is_marked(survey, questions, tmp_path, shuffledp):
@@ -339,3 +342,4 @@ def test_parameters_are_written_as_keys():
     advice = "Use `other=NAME` to count them, or `drop_missing=True` to leave them out; `clip=True` clips."
     keys = "Use other = NAME to count them, or complete = true in [session] to leave them out; clip = true clips."
     assert as_keys(advice) == keys
+    assert as_keys("use `missing=('NA', 'n/a')`") == 'use missing = ["NA", "n/a"]'

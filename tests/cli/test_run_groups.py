@@ -109,4 +109,4 @@ def test_a_mean_by_private_groups_is_refused_before_data_are_read(shuffledp, tri
         *("run", "mean", trips, "--column", "nothing", "--lower", 0, "--upper", 60, *EXACT),
         *("--group-by", "region", "--private-groups", "north,south"),
     )
-    assert "A mean by private groups is not offered" in done.error
+    assert "Private groups are not offered for mean" in done.error

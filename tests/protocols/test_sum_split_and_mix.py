@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shuffledp.domain import Interval
-from shuffledp.errors import ConditionError, ParameterError
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.messages import Messages
 from shuffledp.protocols.documents import to_document
 from shuffledp.protocols.sum.split_and_mix import SplitAndMixSum
@@ -88,3 +88,9 @@ def test_its_document_holds_every_parameter():
     document = json.loads(json.dumps(to_document(protocol())))
     assert document["protocol"] == "sum/split-and-mix"
     assert set(document["parameters"]) == {"terms", "levels", "ratio", "messages", "modulus", "domain"}
+
+
+@pytest.mark.parametrize("epsilon", [1e-7, 1e-5])
+def test_noise_that_the_sampler_does_not_support_is_refused(epsilon):
+    with pytest.raises(InfeasibleError, match="too wide to be drawn"):
+        SplitAndMixSum.calibrate(users=20_000, epsilon=epsilon, delta=1e-9, lower=0, upper=100)

@@ -292,7 +292,7 @@ def test_bad_input_is_one_line(options, words):
 
 @pytest.mark.parametrize("question", ["sum", "mean", "quantiles"])
 def test_numbers_by_private_groups_are_refused(question):
-    with pytest.raises(sdp.ParameterError, match=f"A {question} by private groups is not offered"):
+    with pytest.raises(sdp.ParameterError, match=f"Private groups are not offered for {question}"):
         getattr(sdp, question)([1.0], group_by=["a"], private_groups=["a"], lower=0, upper=2, **TARGET)
 
 
@@ -302,7 +302,7 @@ def test_variances_and_sessions_refuse_groups_before_anything_is_drawn(option):
     with pytest.raises(TypeError, match=f"no option '{next(iter(option))}'"):
         session.count([True] * 4, **option)
     assert session.releases == ()
-    with pytest.raises(TypeError, match=f"no option '{next(iter(option))}'"):
+    with pytest.raises(sdp.ParameterError, match="follows from its quantiles"):
         sdp.variance([1.0] * 4, lower=0, upper=2, **option, **TARGET)
 
 

@@ -1,5 +1,6 @@
 """One-line functions: every kind of column gives the same answer, and what is no column is refused."""
 
+import datetime
 import decimal
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import shuffledp as sdp
 
 TARGET = {"epsilon": 1.0, "delta": 1e-6}
 MODES = ["bus", "bike", "car", "bus"] * 500
+DAYS = [datetime.date(2024, month, 3) for month in (1, 2, 3, 4)] * 500
 NUMBERS = [0.0, 2.5, 10.0, 7.5] * 500
 
 
@@ -121,6 +123,11 @@ def test_what_is_no_column_is_refused_with_a_word_on_what_to_pass(values, words)
         (lambda: sdp.count([True] * 9, protocol=5, **TARGET), "no protocol '5'"),
         (lambda: sdp.count([True] * 9, missing=5, **TARGET), "list of strings"),
         (lambda: sdp.count([True] * 9, group_by=[1] * 9, private_groups=5, **TARGET), "of type int"),
+        (lambda: sdp.mean([True, False], lower=0, upper=1, **TARGET), "ask for a count of booleans"),
+        (lambda: sdp.mean(NUMBERS, lower=0, upper=10**400, **TARGET), r"not 1000+\.\.\.\.$"),
+        (lambda: sdp.histogram(DAYS, by="month", lower="2024-01-01", upper="2024-01-31", clip=True, **TARGET), "clip"),
+        (lambda: sdp.histogram(MODES, categories=["bus", "bike", "car"], clip=True, **TARGET), "bins of numbers"),
+        (lambda: sdp.variance(NUMBERS, lower=0, upper=10, group_by=MODES, **TARGET), "follows from its quantiles"),
         (lambda: sdp.count([], **TARGET), "no rows"),
         (lambda: sdp.count([True], epsilon=0.0, delta=1e-6), "epsilon"),
         (lambda: sdp.count([True] * 9, protocol="nope", **TARGET), "nope"),
@@ -158,3 +165,32 @@ def test_intervals_are_those_of_the_protocol():
         low, high = sdp.count([True] * 300 + [False] * 700, **TARGET).interval(0.95)
         covered += low <= 300 <= high
     assert covered >= 349
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(pd.to_timedelta(range(100), unit="s")),
+        np.arange(100).astype("timedelta64[s]"),
+        [datetime.timedelta(seconds=second) for second in range(100)],
+        pa.array([1, 2] * 50, type=pa.duration("s")).dictionary_encode(),
+    ],
+    ids=["pandas", "numpy", "list", "dictionary"],
+)
+def test_durations_are_refused(column):
+    """Their numbers depend on the unit in which they are stored."""
+    with pytest.raises(sdp.DataError, match="convert durations to numbers first"):
+        sdp.mean(column, lower=0, upper=100, clip=True, **TARGET)
+
+
+def test_dates_in_lists():
+    """Missing ones of pandas, and dates among other values."""
+    year = {"by": "month", "lower": "2024-01-01", "upper": "2024-12-31", **TARGET}
+    stamps = [pd.NaT, *pd.to_datetime(DAYS[1:])]
+    with pytest.raises(sdp.DataError, match="1 value is missing"):
+        sdp.histogram(stamps, **year)
+    assert sdp.histogram(stamps, drop_missing=True, **year, **seeded()).users == 1_999
+    mixed = [datetime.date(2024, 1, 1), "2024-02-03", None, datetime.datetime(2024, 5, 1, 3)] * 500
+    wanted = ["2024-01-01", "2024-02-03", None, "2024-05-01 03:00:00"] * 500
+    estimates = [sdp.histogram(column, drop_missing=True, **year, **seeded()) for column in (mixed, wanted)]
+    assert estimates[0].counts.tolist() == estimates[1].counts.tolist()

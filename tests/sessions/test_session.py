@@ -12,6 +12,7 @@ import threading
 from fractions import Fraction
 
 import numpy as np
+import polars
 import pytest
 
 import shuffledp as sdp
@@ -92,6 +93,11 @@ def bad_questions():
         "missing": (lambda s: s.count([None, *BITS[1:]], **good), "missing"),
         "missing number": (lambda s: s.mean([None, *MINUTES[1:]], lower=0, upper=120, **good), "missing"),
         "NaN": (lambda s: s.mean([math.nan, *MINUTES[1:]], lower=0, upper=120, **good), "missing"),
+        "advice": (lambda s: s.count([None, *BITS[1:]], **good), r"Use Session.of\(TABLE"),
+        "noise that cannot be drawn": (
+            lambda s: s.mean(MINUTES, lower=0, upper=120, protocol="split-and-mix", epsilon=1e-5),
+            "too wide to be drawn",
+        ),
         "drop missing": (lambda s: s.count(BITS, drop_missing=True, **good), "a fixed number of users"),
         "whole table": (lambda s: s.count(frame, **good), "whole table"),
         "one string": (lambda s: s.count("mode", **good), "no table with a column"),
@@ -118,7 +124,7 @@ def test_bad_input_is_one_line_and_nothing_is_released_or_spent(name, nothing_dr
     ask, reason = bad_questions()[name]
     session = new(path=tmp_path / "session.json")
     before = (tmp_path / "session.json").read_bytes()
-    with pytest.raises((ParameterError, BudgetError, DataError, sdp.DomainError), match=reason) as refused:
+    with pytest.raises(sdp.ShuffledpError, match=reason) as refused:
         ask(session)
     assert "\n" not in str(refused.value)
     assert session.releases == ()
@@ -219,6 +225,7 @@ def test_complete_takes_tables_of_every_kind(kind, tmp_path):
         ({"a": [1, 2], "b": [1]}, ["a", "b"], "differ in their numbers of rows"),
         ({"a": [None], "b": [1]}, ["a", "b"], "No row has a value in each of a, b"),
         ({"a": []}, ["a"], "The table has no rows"),
+        (polars.LazyFrame({"a": [1]}), ["a"], "A lazy data frame has no values yet"),
     ],
 )
 def test_what_complete_refuses(table, columns, reason):
@@ -441,3 +448,11 @@ def test_a_setting_that_could_not_be_read_again_is_refused(tmp_path):
     with pytest.raises(ParameterError, match="adaptive must be True or False, not 'yes'"):
         new(adaptive="yes", path=tmp_path / "session.json")
     assert not (tmp_path / "session.json").exists()
+
+
+def test_reports_show_noise_as_decimal_numbers():
+    session = new()
+    session.quantiles(MINUTES, lower=0, upper=120, bins=64, share=1.0, protocol="uniform-blanket")
+    (entry,) = session.report().releases
+    assert "branching = [4, 4, 4], blankets = [whole 0 and rest 0." in entry
+    assert "numerator" not in entry

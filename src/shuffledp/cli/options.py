@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterable
@@ -118,10 +119,19 @@ def as_flags(message: str) -> str:
 
 def as_keys(message: str) -> str:
     """Write the parameters that a message of the library names as keys of a file of questions."""
-    return _PARAMETER.sub(lambda match: _KEYS.get(match[0], f"{match[1]} = {_KEYS.get(match[2], match[2])}"), message)
+    return _PARAMETER.sub(lambda match: _KEYS.get(match[0], f"{match[1]} = {_toml_value(match[2])}"), message)
 
 
-_KEYS = {"`drop_missing=True`": "complete = true in [session]", "True": "true", "False": "false"}
+def _toml_value(written: str) -> str:
+    """A value of Python as TOML writes it."""
+    try:
+        value = ast.literal_eval(written)
+    except (ValueError, SyntaxError):  # a placeholder, such as NAME
+        return written
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+
+
+_KEYS = {"`drop_missing=True`": "complete = true in [session]"}
 """What a file of questions has instead of parameters and values."""
 _RENAMED = {"user": "user-column"}
 """Parameters whose flag has another name."""

@@ -24,7 +24,7 @@ from shuffledp.cli.screen import note, note_warnings, print_json, print_table, p
 from shuffledp.display import percent
 from shuffledp.durable_files import read_limited
 from shuffledp.engines.paths import data_files, files_shown
-from shuffledp.errors import DataError, DomainError, OutputError, ParameterError
+from shuffledp.errors import BudgetError, DataError, DomainError, OutputError, ParameterError
 from shuffledp.estimate import QuantileEstimate
 from shuffledp.extras import check_extra
 from shuffledp.output import check_writable, write_all
@@ -124,7 +124,7 @@ def _naming(question: str) -> Iterator[None]:
     """Errors say which question they are about, and what to write in the file of questions."""
     try:
         yield
-    except (DataError, DomainError, ParameterError) as error:
+    except (BudgetError, DataError, DomainError, ParameterError) as error:
         raise type(error)(f"{question}: {as_keys(str(error))}", **error.values) from None
 
 
@@ -134,7 +134,7 @@ def _check_paths(plan: Path, data: list[str], out: Path | None, page: Path | Non
         if path is not None and check_writable(path).suffix.lower() != suffix:
             raise OutputError(f"Cannot write {path}: its name must end in {suffix}.", path=str(path))
     if page is not None:
-        check_extra("collection", "A page", "jinja2")
+        check_extra("plot", "A page", "jinja2")
     if session_file is not None:
         check_writable(session_file)
     paths = [file.path for file in data_files(data)]
@@ -184,6 +184,12 @@ def _continued(questions: QuestionsFile, session_file: Path) -> Session:
             f"{session_file} records a session with epsilon = {session.epsilon:g} and delta = {session.delta:g}; the "
             f"questions are for epsilon = {questions.epsilon:g} and delta = {questions.delta:g}."
         )
+    for name, setting in session.settings.items():
+        if name in questions.settings and questions.settings[name] != setting:
+            raise ParameterError(
+                f"{session_file} records a session with {name} = {json.dumps(setting)}; the questions are for {name} = "
+                f"{json.dumps(questions.settings[name])}."
+            )
     session.announce(len(questions.questions))
     return session
 

@@ -19,6 +19,9 @@ _LARGEST_BOUND = 1e290
 """A sum over a billion users, with a billion times as much noise, is still finite."""
 
 
+_SHOWN_CHARACTERS = 60
+
+
 @dataclass(frozen=True)
 class Interval(Domain):
     """Numbers from ``lower`` to ``upper``; if ``whole``, only integers.
@@ -110,4 +113,6 @@ def _as_bound(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise DomainError(f"The bounds must be finite numbers, not {value!r}.") from None
+        shown = repr(value)
+        shown = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}..."
+        raise DomainError(f"The bounds must be finite numbers, not {shown}.") from None

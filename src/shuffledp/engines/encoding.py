@@ -262,6 +262,8 @@ class NumberEncoder(_RangeEncoder):
             parse_number(value) is not None for value in self.examples
         )
         advice = "; `clip=True` clips numbers to the nearer bound" if can_clip else ""
+        if {value.lower() for value in self.examples} <= {"true", "false"}:
+            advice = "; ask for a count of booleans, or convert them to 0 and 1"
         return f"The domain is {self._interval.description}{advice}"
 
 

@@ -70,8 +70,11 @@ def swap_decimal_marks(strings: pa.Array) -> pa.Array:
 
 
 def _check_type(kind: pa.DataType) -> None:
-    if pa.types.is_nested(kind.value_type if pa.types.is_dictionary(kind) else kind):
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_nested(value):
         raise DataError(f"The column is of type {kind}; a value is a string, a number, a boolean or a date.")
+    if pa.types.is_duration(value) or pa.types.is_interval(value):
+        raise DataError(f"The column is of type {kind}: convert durations to numbers first, such as seconds.")
 
 
 def _float_strings(values: Any, any_spelling: bool) -> pa.Array:

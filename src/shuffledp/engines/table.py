@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -100,7 +101,8 @@ def arrow_column(values: Any, name: str = "values") -> pa.ChunkedArray:
             return without_views(pa.chunked_array(values))
         if isinstance(values, np.ma.MaskedArray):
             return pa.chunked_array([pa.array(values.data, mask=np.ma.getmaskarray(values))])
-        return pa.chunked_array([pa.array(values)])
+        listed = not isinstance(values, np.ndarray) or values.dtype == object
+        return pa.chunked_array([pa.array(values, from_pandas=listed)])  # of pandas: NaT and NA are missing
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return pa.chunked_array([_strings(values, name)])
 
@@ -114,7 +116,7 @@ def _strings(values: Any, name: str) -> pa.Array:
     """Values of mixed types, or too large for the types of Arrow, as strings; NaN and None are missing."""
     strings = []
     for value in values:
-        string = string_of(value)
+        string = str(value) if isinstance(value, datetime.date) and not _is_missing(value) else string_of(value)
         if string is None and not _is_missing(value):
             raise DataError(
                 f"{name} holds an object of type {type(value).__name__}; a value is a string, a number, a boolean or a "

@@ -103,6 +103,8 @@ def complete(
 def _table(table: Any, names: Sequence[str]) -> Table:
     if isinstance(table, Table):
         return table
+    if hasattr(table, "collect_schema") and hasattr(table, "collect"):
+        raise ParameterError("A lazy data frame has no values yet: give the result of its collect().")
     listed = getattr(table, "column_names", None)
     listed = getattr(table, "columns", None) if listed is None else listed
     listed = table.keys() if listed is None and isinstance(table, Mapping) else listed

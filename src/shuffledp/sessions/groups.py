@@ -230,7 +230,7 @@ def check_private_groups(question: str, groups: Iterable[str] | None, group_by: 
         raise ParameterError("Private groups need the column that holds each user's group: give `group_by=COLUMN` too.")
     if question not in ("count", "histogram"):
         raise ParameterError(
-            f"A {question} by private groups is not offered: its noise would have to hide how many users a group has. "
+            f"Private groups are not offered for {question}: the noise would have to hide how many users a group has. "
             "Ask for a histogram of bins by private groups, or give public groups by `group_by=COLUMN` alone."
         )
     return Categories.of(groups)

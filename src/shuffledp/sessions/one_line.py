@@ -8,6 +8,7 @@ from typing import Any, Unpack, cast, overload
 
 from shuffledp.checks import check_confidence
 from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval
+from shuffledp.errors import ParameterError
 from shuffledp.estimate import CountEstimate, Estimate, GroupedEstimate, HistogramEstimate, SumEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
 from shuffledp.planning import Mean, Sum
@@ -371,7 +372,10 @@ def variance(
     True
     """
     check_confidence(confidence)
-    _split(options)  # refuses groups, which `quantiles` would take
+    if options.keys() & {"group_by", "private_groups"}:
+        raise ParameterError(
+            "The variance of a group follows from its quantiles: sdp.quantiles(..., group_by=COLUMN)[GROUP].variance()."
+        )
     estimate = quantiles(
         values, epsilon=epsilon, delta=delta, lower=lower, upper=upper, bins=bins, clip=clip, **options
     )

@@ -77,6 +77,8 @@ def prepare_histogram(
 
     ``from_data`` says that the domain was taken from the data.
     """
+    if clip and not isinstance(domain, BinnedNumbers):
+        raise ParameterError("`clip=True` is for bins of numbers: leave it out for categories and dates.")
     counts = column.histogram(domain, other=other, clip=clip)
     caveats = _caveats(column, clip=clip)
     if from_data:

@@ -12,6 +12,8 @@ from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER
 from shuffledp.sessions.budget import Budget, Release
 
 _WIDTH = 100
+_SHOWN_PARTS = 12
+"""Maximum number of parts of a parameter that is a list, such as the levels of a tree."""
 NOT_PRIVATE = "NOT PRIVATE: the noise of at least one release came from a fixed seed; do not publish these results."
 _EXACT_CONDITION = (
     "The privacy curves of the releases are composed exactly. This is valid if everything that the curve of a release "
@@ -143,8 +145,15 @@ def _named(release: Release) -> str:
 
 
 def _short(value: object) -> str:
-    if isinstance(value, dict) and "value" in value:
-        return f"{value['value']:.6g}"
+    """A parameter in a sentence: exact probabilities as decimal numbers, lists without the rest of a long one."""
+    if isinstance(value, dict):
+        if "value" in value:
+            return f"{value['value']:.6g}"
+        if value.keys() == {"numerator", "bits"}:
+            return f"{value['numerator'] / (1 << value['bits']):.6g}"
+        return " and ".join(f"{name} {_short(part)}" for name, part in value.items())
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_short, value[:_SHOWN_PARTS]))}{', ...' if len(value) > _SHOWN_PARTS else ''}]"
     if isinstance(value, float):
         return f"{value:.6g}"
     text = value if isinstance(value, str) else json.dumps(value, default=str)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, Unpack, cast
 
 from shuffledp.checks import check_confidence
 from shuffledp.domain import DEFAULT_BINS, DiscreteDomain
-from shuffledp.errors import BudgetError, OutputError, ParameterError
+from shuffledp.errors import BudgetError, DataError, OutputError, ParameterError
 from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
 from shuffledp.extras import check_extra
@@ -171,9 +171,7 @@ class Session:
     def save(self, path: str | Path) -> None:
         """Record the session in a new file; from then on, every release is recorded there before its noise is drawn."""
         if self._file is not None:
-            raise ParameterError(
-                f"This session is recorded in {self._file.path} already; make a copy of that file if you need one."
-            )
+            raise ParameterError(f"This session is recorded in {self._file.path} already.")
         file = SessionFile(path)
         with self._lock:
             file.create(self._budget)
@@ -207,6 +205,12 @@ class Session:
     def delta(self) -> float:
         """The delta of all releases together."""
         return self._budget.delta
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The ``trust``, the ``honest_fraction`` and whether releases are ``adaptive``, as they were given."""
+        budget = self._budget
+        return {"trust": budget.trust, "honest_fraction": budget.honest_fraction, "adaptive": budget.adaptive}
 
     @property
     def spent(self) -> Guarantee:
@@ -461,7 +465,12 @@ class Session:
 
     def _answer(self, values: Any, ask: Ask, options: SessionOptions) -> Estimate:
         """Answer one question; everything that can be refused is refused before the release is recorded."""
-        (estimate,) = self.release_all([self.prepare(values, ask, options)])
+        try:
+            asked = self.prepare(values, ask, options)
+        except DataError as error:  # rows cannot be left out of one question
+            advice = str(error).replace("`drop_missing=True`", "Session.of(TABLE, columns=[...])")
+            raise DataError(advice, **error.values) from None
+        (estimate,) = self.release_all([asked])
         return estimate
 
     @contextmanager

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import Interval
-from shuffledp.errors import ParameterError
+from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of
 from shuffledp.privacy.guarantee import Guarantee
@@ -42,6 +42,7 @@ from shuffledp.protocols.sum.levels import (
 from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers, scattered_negative_binomial
+from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
 _MAX_MODULUS_BITS = 62
 _DIGIT_BITS = 24  # sums of digits stay below 2^63 for up to 2^39 messages
@@ -101,6 +102,12 @@ class SplitAndMixSum(SumProtocol):
             levels=check_levels(levels, users=target.users),
             honest_users=target.honest_users,
         )
+        if curve.ideal.ratio.complement.fraction < Fraction(1, 1 << LEAST_COMPLEMENT_BITS):
+            raise InfeasibleError(
+                f"The noise for epsilon = {target.epsilon:g} and {levels:,} levels is too wide to be drawn. Use a "
+                "larger epsilon.",
+                ratio=curve.ideal.ratio,
+            )
         return cls(target, levels, curve.ideal.ratio, curve.messages, curve.modulus, domain)
 
     @cached_property
