@@ -4,25 +4,33 @@ import { parseArgs } from "node:util";
 
 /** Files in src/shuffledp/pages/static, and what each is made of. */
 const ASSETS = {
-  "client.js": "src/index.ts",
 };
-
+/** The client: client.js and client-chunk.js, and client-more.js for the protocols that few tasks use. */
+const CLIENT = { "client.js": "src/index.ts" };
 const PACKAGE = { "index.js": "src/index.ts", "node.js": "src/node.ts" };
 
 const { values } = parseArgs({ options: { out: { type: "string" }, package: { type: "boolean" }, entry: { type: "string" } } });
-const here = import.meta.dirname, names = values.entry ? { "bundle.js": values.entry } : values.package ? PACKAGE : ASSETS;
+const outdir = values.out ?? (values.package ? "dist" : "../../src/shuffledp/pages/static");
 
-await build({
-  absWorkingDir: here,
-  entryPoints: Object.entries(names).map(([name, source]) => ({ in: source, out: name.replace(/\.(js|css)$/, "") })),
-  outdir: values.out ?? (values.package ? "dist" : "../../src/shuffledp/pages/static"),
-  bundle: true,
-  format: "esm",
-  target: "es2022",
-  platform: values.package ? "neutral" : "browser",
-  external: values.package ? ["node:*"] : [],
-  minify: !values.package,
-  charset: "utf8",
-  legalComments: "none",
-  logLevel: "warning",
-});
+const bundle = (files, options) =>
+  build({
+    absWorkingDir: import.meta.dirname,
+    entryPoints: Object.entries(files).map(([name, source]) => ({ in: source, out: name.replace(/\.(js|css)$/, "") })),
+    outdir,
+    bundle: true,
+    format: "esm",
+    target: "es2022",
+    platform: "browser",
+    minify: true,
+    charset: "utf8",
+    legalComments: "none",
+    logLevel: "warning",
+    ...options,
+  });
+
+if (values.entry) await bundle({ "bundle.js": values.entry });
+else if (values.package) await bundle(PACKAGE, { platform: "neutral", external: ["node:*"], minify: false, splitting: true, chunkNames: "chunk-[hash]" });
+else {
+  await bundle(CLIENT, { splitting: true, chunkNames: "client-[name]" });
+  await bundle(ASSETS);
+}

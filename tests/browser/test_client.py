@@ -18,7 +18,7 @@ def test_unit_tests_in_node(web):
     done = web.run_node("--test", "--test-reporter=tap", "test/*.test.ts", check=False, capture_output=True)
     print("\n".join(line for line in done.stdout.splitlines() if re.match(r"\s*(# |not ok|ok)", line)))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(re.search(r"^# pass (\d+)", done.stdout, re.MULTILINE)[1]) >= 2
+    assert int(re.search(r"^# pass (\d+)", done.stdout, re.MULTILINE)[1]) >= 17
 
 
 def test_committed_assets_are_what_the_sources_give(web, tmp_path):
@@ -32,8 +32,11 @@ def test_committed_assets_are_what_the_sources_give(web, tmp_path):
 
 
 def test_the_client_is_small(web):
-    size = len(gzip.compress((web.STATIC / "client.js").read_bytes(), 9, mtime=0))
-    assert size <= 16_000
+    """What every page loads; client-more.js is loaded for the protocols that few tasks use."""
+    files = [web.STATIC / name for name in ("client.js", "client-chunk.js")]
+    sizes = [len(gzip.compress(path.read_bytes(), 9, mtime=0)) for path in files]
+    print(f"{sum(sizes):,} bytes by gzip")
+    assert sum(sizes) <= 16_000
 
 
 FILES = {name: json.loads((VECTORS / f"{name}.json").read_text()) for name in NAMES}
@@ -52,7 +55,7 @@ class TestVectorsInChromium:
         outcome = self.run(page, site, bundle, FILES)
         print(f"{outcome['passed']} checks passed in Chromium {page.context.browser.version}")
         assert outcome["failures"] == []
-        assert outcome["passed"] > 600
+        assert outcome["passed"] > 1400
 
     def test_an_altered_vector_is_found(self, page, site, bundle):
         files = json.loads(json.dumps(FILES))

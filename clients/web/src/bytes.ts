@@ -27,7 +27,7 @@ export function fromBase64(value: unknown, size: number): Bytes {
     const bytes = Uint8Array.from(atob(value.replaceAll("-", "+").replaceAll("_", "/")), (character) => character.charCodeAt(0));
     if (bytes.length === size && toBase64(bytes) === value) return bytes;
   }
-  throw malformed(`a value is not ${size} bytes in URL-safe base64 without padding`);
+  throw malformed(`${size} bytes in base64url`);
 }
 
 export const sha256 = async (bytes: Bytes): Promise<Bytes> => new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));

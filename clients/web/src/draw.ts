@@ -4,6 +4,7 @@
  * No floating-point number decides a draw. A probability that is no fraction is bounded from both sides, and the bounds
  * are refined while a random number lies between them.
  */
+import { scaledLevel, type Interval } from "./domain.ts";
 import { dyadicOf, gcd, type Dyadic, type Ratio } from "./numbers.ts";
 import { powerBounds, Shares } from "./real_bounds.ts";
 
@@ -158,8 +159,8 @@ export class SecureDraws implements Draws {
 /** `below(n)` if `coin(blanket)`, else x. */
 export const response = (draws: Draws, x: bigint, n: bigint, blanket: Dyadic): bigint => (draws.coin(blanket) ? draws.below(n) : x);
 
-/** A number from 0 to n: the position in 0 .. 1, times n, rounded at random so that the mean is exact. */
-export function randomLevel(draws: Draws, scaled: number): number {
-  const floor = Math.floor(scaled);
+/** A position from 0 to 1 in an interval as one of the levels 0 to n, rounded at random so that the mean is exact. */
+export function level(draws: Draws, domain: Interval, position: number, n: number): number {
+  const scaled = scaledLevel(domain, position, n), floor = Math.floor(scaled);
   return floor + (draws.coin(dyadicOf(scaled - floor)) ? 1 : 0);
 }

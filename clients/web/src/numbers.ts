@@ -24,15 +24,15 @@ export function shortest(x: number): string {
 
 /** A finite double, 0 or normal, in its shortest decimal. */
 export function number(document: Json | undefined): number {
-  check(typeof document === "string" && /^[0-9.e+-]{1,40}$/.test(document), "a number must be a string");
+  check(typeof document === "string" && /^[0-9.e+-]{1,40}$/.test(document), "a number");
   const x = Number(document);
-  check(Number.isFinite(x) && (x === 0 || Math.abs(x) >= LEAST_NORMAL) && shortest(x) === document, "a number is not the shortest decimal of a double");
+  check(Number.isFinite(x) && (x === 0 || Math.abs(x) >= LEAST_NORMAL) && shortest(x) === document, "a number");
   return x;
 }
 
 /** The decimal itself, not the double nearest to it; it must be positive. */
 export function positiveDecimal(document: Json | undefined): Ratio {
-  check(number(document) > 0, "a number must be positive");
+  check(number(document) > 0, "a number");
   const [, integer, fraction = "", exponent = "0"] = /^([0-9]+)(?:\.([0-9]+))?(?:e([+-][0-9]+))?$/.exec(document as string)!;
   const power = Number(exponent) - fraction.length, digits = BigInt(integer! + fraction);
   return power >= 0 ? { numerator: digits * 10n ** BigInt(power), denominator: 1n } : { numerator: digits, denominator: 10n ** BigInt(-power) };
@@ -43,8 +43,8 @@ export function bigInteger(document: Json | undefined, least = 0n, largest = LAR
   let value: bigint;
   if (typeof document === "number") value = BigInt(document);
   else if (typeof document === "string" && /^0x[1-9a-f][0-9a-f]{13,32}$/.test(document) && BigInt(document) >= 1n << 53n) value = BigInt(document);
-  else throw malformed("an integer is missing");
-  check(value >= least && value <= largest, `an integer must be from ${least} to ${largest}`);
+  else throw malformed("an integer");
+  check(value >= least && value <= largest, `an integer from ${least} to ${largest}`);
   return value;
 }
 
@@ -53,7 +53,7 @@ export function integer(document: Json | undefined, least = 0, largest = Number.
 }
 
 export function boolean(document: Json | undefined): boolean {
-  check(typeof document === "boolean", "true or false is missing");
+  check(typeof document === "boolean", "true or false");
   return document;
 }
 
@@ -63,14 +63,14 @@ export const bitLength = (x: bigint): number => (x === 0n ? 0 : x.toString(2).le
 export function dyadic(document: Json | undefined): Dyadic {
   const parts = object(document, ["bits", "numerator"]);
   const bits = integer(parts["bits"], 0, 128), one = 1n << BigInt(bits), numerator = bigInteger(parts["numerator"], 0n, one);
-  check(Math.min(significantBits(numerator), significantBits(one - numerator)) <= 53, "a probability has more digits than a double");
+  check(Math.min(significantBits(numerator), significantBits(one - numerator)) <= 53, "a probability");
   return { numerator, bits };
 }
 
 /** A probability above 0 and below 1. */
 export function properDyadic(document: Json | undefined): Dyadic {
   const p = dyadic(document);
-  check(p.numerator > 0n && p.numerator < 1n << BigInt(p.bits), "a probability must be above 0 and below 1");
+  check(p.numerator > 0n && p.numerator < 1n << BigInt(p.bits), "a probability");
   return p;
 }
 
@@ -88,7 +88,7 @@ export const isBelow = (p: Dyadic, q: Dyadic): boolean => p.numerator << BigInt(
 /** The exact value of a double in [0, 1]. */
 export function dyadicOf(x: number): Dyadic {
   let bits = 0;
-  for (; !Number.isSafeInteger(x) || x > 2 ** 52; bits++) x *= 2;
+  for (; !Number.isInteger(x); bits++) x *= 2;
   return { numerator: BigInt(x), bits };
 }
 
@@ -100,9 +100,9 @@ export function gcd(a: bigint, b: bigint): bigint {
 /** A positive fraction in lowest terms. */
 export function fraction(document: Json | undefined): Ratio {
   const match = typeof document === "string" ? /^([1-9][0-9]{0,38})\/([1-9][0-9]{0,38})$/.exec(document) : null;
-  if (!match) throw malformed("a fraction is missing");
+  if (!match) throw malformed("a fraction");
   const numerator = BigInt(match[1]!), denominator = BigInt(match[2]!);
-  check(numerator <= LARGEST && denominator <= LARGEST && gcd(numerator, denominator) === 1n, "a fraction must be in lowest terms, of integers up to 2^128");
+  check(numerator <= LARGEST && denominator <= LARGEST && gcd(numerator, denominator) === 1n, "a fraction");
   return { numerator, denominator };
 }
 

@@ -18,11 +18,11 @@ export const packedSize = (format: MessageFormat): number =>
 
 export function pack(format: MessageFormat, message: Message): Bytes {
   const bytes = new Uint8Array(packedSize(format)), sizes = widths(format);
-  if (message.length !== sizes.length) throw new Refusal("malformed", "a message has other parts than its format");
+  if (message.length !== sizes.length) throw new Error("a message has other parts than its format");
   let position = 0;
   sizes.forEach((width, index) => {
     const part = message[index]!;
-    if (part < 0n || part >= (format.bounds[index] ?? 2n)) throw new Refusal("outside-domain", "a part of a message is at or beyond its bound");
+    if (part < 0n || part >= (format.bounds[index] ?? 2n)) throw new Refusal("outside-domain", "a part is beyond its bound");
     for (let bit = width - 1; bit >= 0; bit--, position++)
       if ((part >> BigInt(bit)) & 1n) bytes[position >> 3]! |= 128 >> (position & 7);
   });

@@ -19,15 +19,15 @@ export const DEFAULT_POLICY: Policy = { maxEpsilon: 1, maxDelta: 1e-5, minUsers:
 export function checkPolicy(task: Task, limits: Partial<Policy> = {}): void {
   const policy = { ...DEFAULT_POLICY, ...limits }, { guarantee } = task;
   if (!(policy.maxEpsilon > 0 && policy.maxDelta >= 0 && policy.maxDelta < 1 && policy.minUsers >= 1 && policy.maxMessages >= 1 && policy.maxReportBytes >= 1))
-    throw new RangeError("a policy needs positive limits and a delta below 1");
+    throw new RangeError("policy");
   if (task.messagesPerReport > policy.maxMessages || task.reportSize > policy.maxReportBytes)
     throw new Refusal(
       "policy",
-      `a report of this task has ${task.messagesPerReport} messages and ${task.reportSize} bytes; this device sends at most ${policy.maxMessages} and ${policy.maxReportBytes}`,
+      `reports of ${task.messagesPerReport} messages and ${task.reportSize} bytes are too large for this device`,
     );
   const delta = guarantee.deltaAt(policy.maxEpsilon);
   if (!(delta <= policy.maxDelta))
-    throw new Refusal("policy", `the task has delta = ${delta} at epsilon = ${policy.maxEpsilon}; this device allows ${policy.maxDelta}`);
+    throw new Refusal("policy", `delta is ${delta} at epsilon ${policy.maxEpsilon}; this device allows ${policy.maxDelta}`);
   if (!guarantee.local && guarantee.honestUsers < policy.minUsers)
-    throw new Refusal("policy", `the task hides a report among ${guarantee.honestUsers} honest users; this device requires ${policy.minUsers}`);
+    throw new Refusal("policy", `a report is hidden among ${guarantee.honestUsers} users; this device requires ${policy.minUsers}`);
 }

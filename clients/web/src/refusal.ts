@@ -26,10 +26,10 @@ export class Refusal extends Error {
   }
 }
 
-/** Something is missing, unknown, of the wrong type or form, or out of its range. */
-export const malformed = (message: string): Refusal => new Refusal("malformed", message);
+/** Something is missing, unknown, of the wrong type or form, or out of its range; `expected` says what. */
+export const malformed = (expected: string): Refusal => new Refusal("malformed", `the task is not valid: expected ${expected}`);
 
 /** Throws `malformed` unless the condition holds. */
-export function check(condition: boolean, message: string): asserts condition {
-  if (!condition) throw malformed(message);
+export function check(condition: boolean, expected: string): asserts condition {
+  if (!condition) throw malformed(expected);
 }

@@ -32,11 +32,11 @@ export function serverUrl(server: string): string {
   try {
     url = new URL(server);
   } catch {
-    throw new Refusal("unreachable", "the server's address is not a valid URL (expected e.g. https://shuffler.example)");
+    throw new Refusal("unreachable", "the server's address is not a URL");
   }
   const isLoopback = url.hostname === "localhost" || url.hostname === "[::1]" || /^127(\.[0-9]+){3}$/.test(url.hostname);
   if (url.username || url.password || url.search || url.hash || !(url.protocol === "https:" || (url.protocol === "http:" && isLoopback)))
-    throw new Refusal("unreachable", `${url.origin} is not a valid server (expected e.g. https://shuffler.example)`);
+    throw new Refusal("unreachable", `${url.origin} is not an https address`);
   return url.href.replace(/\/+$/, "");
 }
 
@@ -45,7 +45,7 @@ export async function deliver(server: string, task: string, report: Bytes, { tok
   const { attempts, firstPause, longestPause, longestWait } = { ...PATIENCE, ...patience }, address = `${serverUrl(server)}/v1/tasks/${task}/reports`;
   const headers: { [name: string]: string } = { "Content-Type": "application/octet-stream" };
   if (token !== undefined) {
-    if (!/^[A-Za-z0-9._~+/=-]{16,512}$/.test(token)) throw new Refusal("domain", "a token consists of 16 to 512 letters, digits and characters of ._~+/=-");
+    if (!/^[A-Za-z0-9._~+/=-]{16,512}$/.test(token)) throw new Refusal("domain", "not a token");
     headers["Authorization"] = `Bearer ${token}`;
   }
   let failure = "";

@@ -76,9 +76,9 @@ export async function verifyTask(content: Uint8Array, author: Bytes, pins: reado
   if (content.length > MAX_TASK_BYTES + 1) throw new Refusal("not-canonical", "the task is too long");
   const envelope = object(read(content.at(-1) === 10 ? content.subarray(0, -1) : content), ["author", "signature", "task"]);
   const signature = fromBase64(envelope["signature"], 64);
-  if (envelope["author"] !== (await keyId("signing", author))) throw new Refusal("unknown-author", "the task was not signed by the key that is trusted here");
+  if (envelope["author"] !== (await keyId("signing", author))) throw new Refusal("unknown-author", "another author signed the task");
   const signed = concat(LABEL, utf8(write(envelope["task"]!)));
-  if (!(await isSigned(author, signature, signed))) throw new Refusal("bad-signature", "the signature of the task does not hold");
+  if (!(await isSigned(author, signature, signed))) throw new Refusal("bad-signature", "the signature of the task is not valid");
   return readTask(envelope["task"]!, hex(await sha256(signed)), pins);
 }
 
@@ -93,25 +93,25 @@ async function isSigned(author: Bytes, signature: Bytes, signed: Bytes): Promise
 }
 
 async function readTask(document: Json, id: string, pins: readonly string[]): Promise<Task> {
-  if (typeof document !== "object" || (document as JsonObject | null)?.["format"] !== "shuffledp-task") throw new Refusal("version", "this is not a task");
+  if (typeof document !== "object" || (document as JsonObject | null)?.["format"] !== "shuffledp-task") throw new Refusal("version", "not a task");
   const version = (document as JsonObject)["version"];
-  if (typeof version === "number" && version !== 1) throw new Refusal("version", "the task has another version than 1");
+  if (typeof version === "number" && version !== 1) throw new Refusal("version", "version of the task");
   const parts = object(document, KEYS);
-  check(version === 1, "the version must be 1");
+  check(version === 1, "version");
   const name = readText(parts["name"], 1), description = readText(parts["description"], 0), population = readText(parts["population"], 1);
   const opens = readTime(parts["opens"]), closes = readTime(parts["closes"]);
-  check(opens < closes, "the round closes before it opens");
+  check(opens < closes, "opens before closes");
   const [analyzer] = await Promise.all([readKey(parts["analyzer"], "sealing"), readKey(parts["shuffler"], "signing")]);
-  check(!isOfLowOrder(analyzer), "the key of the analyzer is of low order");
+  check(!isOfLowOrder(analyzer), "analyzer");
   const messagesPerReport = integer(parts["messages_per_report"], 1, MAX_MESSAGES);
-  for (const key of ["minimum_users", "maximum_users", "message_size"]) check(typeof parts[key] === "number", `${key} must be an integer`);
-  const protocol = readProtocol(parts["protocol"]), { terms } = protocol;
+  for (const key of ["minimum_users", "maximum_users", "message_size"]) check(typeof parts[key] === "number", key);
+  const protocol = await readProtocol(parts["protocol"]), { terms } = protocol;
   const maximumUsers = integer(parts["maximum_users"], Math.min(terms.users, MAX_USERS + 1), MAX_USERS), messageSize = packedSize(protocol.format);
-  check(protocol.maxMessages === null || protocol.maxMessages <= MAX_MESSAGES, "a report may have at most 65,536 messages");
-  check(expectedDraws(protocol) <= MAX_DRAWS, "a report takes too many random draws");
+  check(protocol.maxMessages === null || protocol.maxMessages <= MAX_MESSAGES, "fewer messages");
+  check(expectedDraws(protocol) <= MAX_DRAWS, "fewer random draws");
   const claim = object(parts["guarantee"], ["epsilon", "delta", "honest_users", "local_epsilon"]);
   const epsilon = number(claim["epsilon"]), delta = number(claim["delta"]);
-  check(epsilon >= 1e-12 && epsilon <= 700 && delta >= 1e-300 && delta < 1, "the claimed epsilon must be from 1e-12 to 700, and delta from 1e-300 to below 1");
+  check(epsilon >= 1e-12 && epsilon <= 700 && delta >= 1e-300 && delta < 1, "epsilon and delta");
   const localEpsilon = claim["local_epsilon"] === null ? Infinity : number(claim["local_epsilon"]), honestUsers = protocol.local ? 1 : terms.honest;
   const consistent = {
     minimum_users: parts["minimum_users"] === terms.users,
@@ -148,10 +148,10 @@ function checkedGuarantee(
   const { terms, delta } = protocol;
   if (!delta) {
     if (isPinned) return (epsilon) => (epsilon >= claim.epsilon ? claim.delta : 1); // delta falls with epsilon
-    throw new Refusal("unsupported-protocol", `this client cannot compute the guarantee of ${protocol.name}, and the task is not pinned`);
+    throw new Refusal("unsupported-protocol", `the guarantee of ${protocol.name} cannot be computed here, and the task is not pinned`);
   }
   const termsHold = protocol.local ? protocol.localEpsilon <= terms.epsilon : delta(terms.epsilon) <= terms.delta;
-  if (!termsHold) throw new Refusal("bad-guarantee", "the parameters do not give the epsilon and delta of their own terms");
+  if (!termsHold) throw new Refusal("bad-guarantee", "the terms do not hold");
   const chance = protocol.chanceOfMore?.(claim.messagesPerReport) ?? 0;
   const deltaAt = (epsilon: number) => delta(epsilon) + (chance && (1 + Math.exp(epsilon)) * claim.maximumUsers * chance);
   const found = deltaAt(claim.epsilon);
@@ -168,14 +168,14 @@ const isClose = (a: number, b: number): boolean => a === b || (Number.isFinite(a
 
 async function readKey(document: Json | undefined, kind: string): Promise<Bytes> {
   const parts = object(document, ["kind", "id", "public"]), raw = fromBase64(parts["public"], 32);
-  check(parts["kind"] === kind && parts["id"] === (await keyId(kind, raw)), `a ${kind} key with its id is missing`);
+  check(parts["kind"] === kind && parts["id"] === (await keyId(kind, raw)), `a ${kind} key`);
   return raw;
 }
 
 function readTime(document: Json | undefined): Date {
-  check(typeof document === "string" && /^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$/.test(document), "a time like 2026-01-31T18:00:00Z is missing");
+  check(typeof document === "string" && /^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$/.test(document), "a time");
   const time = new Date(document);
-  check(Number.isFinite(+time) && time.toISOString() === document.replace("Z", ".000Z"), "a time is not a real date");
+  check(Number.isFinite(+time) && time.toISOString() === document.replace("Z", ".000Z"), "a time");
   return time;
 }
 

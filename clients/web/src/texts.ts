@@ -11,10 +11,10 @@ const NORMALIZED =
   /[\u0000-\u0377\u037a-\u037f\u0384-\u038a\u038c\u038e-\u03a1\u03a3-\u052f\u0591-\u05c7\u05d0-\u05ea\u0600-\u070d\u0898-\u0983\u1100-\u11ff\u1d00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fc4\u1fc6-\u1fd3\u1fd6-\u1fdb\u1fdd-\u1fef\u1ff2-\u1ff4\u1ff6-\u1ffe\u20d0-\u20f0\u2100-\u218b\u2190-\u2426\u3041-\u3096\u3099-\u30ff\uac00-\ud7a3\uf900-\ufa6d\ufa70-\ufad9]+/gu;
 
 function checkString(text: Json | undefined, least: number, longest: number): asserts text is string {
-  check(typeof text === "string", "a string is missing");
+  check(typeof text === "string", "a string");
   const length = text.length > 2 * longest ? text.length : [...text].length;
-  check(length >= least && length <= longest, `a string must have ${least} to ${longest} characters`);
-  check(!REFUSED.test(text), "a string has a character that is invisible or ambiguous");
+  check(length >= least && length <= longest, `${least} to ${longest} characters`);
+  check(!REFUSED.test(text), "visible characters");
 }
 
 export function readText(text: Json | undefined, least: number): string {
@@ -29,5 +29,5 @@ export function checkNames(names: readonly Json[]): asserts names is string[] {
     checkString(name, 1, LONGEST_NAME);
     seen.add(name.replace(NORMALIZED, (run) => run.normalize("NFC")));
   }
-  check(seen.size === names.length, "two categories look the same");
+  check(seen.size === names.length, "different categories");
 }

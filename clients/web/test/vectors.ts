@@ -25,7 +25,7 @@ export async function checkVectors(files: VectorFiles): Promise<Outcome> {
     else outcome.failures.push(name);
   };
   for (const randomizer of files.randomizers.randomizers) {
-    if (PROTOCOLS.includes(randomizer.protocol.protocol)) checkRandomizer(randomizer, Number(files.randomizers.tolerance), expect);
+    if (PROTOCOLS.includes(randomizer.protocol.protocol)) await checkRandomizer(randomizer, Number(files.randomizers.tolerance), expect);
     else outcome.skipped.push(randomizer.name);
   }
   await checkTasks(files.task, expect);
@@ -48,9 +48,9 @@ async function reasonOf(action: () => unknown): Promise<string | null> {
 
 const isNear = (found: number, expected: string, tolerance: number) => Math.abs(found - Number(expected)) <= tolerance * Number(expected) + 1e-12;
 
-function checkRandomizer(randomizer: Case, tolerance: number, expect: Expect): void {
+async function checkRandomizer(randomizer: Case, tolerance: number, expect: Expect): Promise<void> {
   const { name, guarantee, message_format: format, messages_per_report: messages } = randomizer;
-  const protocol = readProtocol(randomizer.protocol);
+  const protocol = await readProtocol(randomizer.protocol);
   expect(String(protocol.format.bounds) === String(format.bounds.map(BigInt)) && protocol.format.flags === format.flags, `${name}: format`);
   expect(packedSize(protocol.format) === format.size, `${name}: size`);
   expect(randomizer.capped ? protocol.maxMessages === null : protocol.maxMessages === messages, `${name}: maximum number of messages`);
@@ -82,7 +82,7 @@ function checkRandomizer(randomizer: Case, tolerance: number, expect: Expect): v
 function checkShares(shares: Case, name: string, expect: Expect): void {
   const shape = Fraction.parse(shares.shape), ratio = Fraction.parse(shares.ratio);
   const table = new Shares(shape, { numerator: ratio.numerator, bits: ratio.denominator.toString(2).length - 1 });
-  const { low, high, bits } = table.bounds(4000), unit = 1n << BigInt(bits);
+  const { low, high, bits } = table.bounds(20_000), unit = 1n << BigInt(bits);
   expect(high.every((bound, k) => bound >= low[k]! && bound - low[k]! <= 2n), `${name}: width of the bounds of shares`);
   let sum = new Fraction(0n);
   for (const [k, mass] of (shares.probabilities as string[]).entries()) {

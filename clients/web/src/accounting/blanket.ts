@@ -1,6 +1,6 @@
 /** Uniform messages as a blanket: a user's message among those that hit the same two cells. */
 import { type Dyadic } from "../numbers.ts";
-import { binomial, binomialWindow, OUTSIDE, type Window } from "./binomial.ts";
+import { binomial, binomialWindow, type Window } from "./binomial.ts";
 import { roundedUp } from "./divergence.ts";
 
 export interface Blanket { readonly whole: number; readonly rest: Dyadic }
@@ -8,51 +8,66 @@ export interface Blanket { readonly whole: number; readonly rest: Dyadic }
 /** The work of one bound, in steps; beyond it, the bound gets coarser, never too small. */
 const MAX_STEPS = 1 << 25;
 
-/** The number T of uniform messages of h users that hit either of two of n cells. */
-export function hits({ whole, rest }: Blanket, h: number, n: bigint): Window {
-  const first = window(h * whole, 2n, n), second = window(h, 2n * rest.numerator, n << BigInt(rest.bits));
-  const steps = Math.ceil(Math.sqrt((first.masses.length * second.masses.length) / MAX_STEPS));
-  const [a, b] = [coarser(first, steps), coarser(second, steps)];
+/** The number of uniform messages of h users that hit either of two of n cells. */
+function hits({ whole, rest }: Blanket, h: number, n: bigint): Window {
+  const first = windowOf(h * whole, 2n, n), second = windowOf(h, 2n * rest.numerator, n << BigInt(rest.bits));
+  const step = Math.ceil(Math.sqrt((first.masses.length * second.masses.length) / MAX_STEPS)), [a, b] = [coarser(first, step), coarser(second, step)];
   const masses = new Float64Array(a.masses.length + b.masses.length - 1);
-  a.masses.forEach((p, i) => p > 0 && b.masses.forEach((q, j) => { masses[i + j]! += p * q; }));
-  return { first: a.first + b.first, masses };
+  a.masses.forEach((p, i) => {
+    if (p > 0) for (let j = 0; j < b.masses.length; j++) masses[i + j]! += p * b.masses[j]!;
+  });
+  return { first: a.first + b.first, masses, outside: a.outside + b.outside };
 }
 
-const window = (trials: number, numerator: bigint, denominator: bigint): Window =>
+const windowOf = (trials: number, numerator: bigint, denominator: bigint): Window =>
   numerator === 0n || trials === 0
-    ? { first: 0, masses: Float64Array.of(1) }
+    ? { first: 0, masses: Float64Array.of(1), outside: 0 }
     : binomialWindow(trials, Number(numerator) / Number(denominator), Number(denominator - numerator) / Number(denominator));
 
-/** All but every so manieth mass is moved down: fewer hits hide less, so the bound grows. */
-function coarser({ first, masses }: Window, step: number): Window {
-  if (step <= 1) return { first, masses };
-  const moved = new Float64Array(masses.length);
-  masses.forEach((mass, i) => { moved[i - (i % step)]! += mass; });
-  return { first, masses: moved };
+/** Moves the masses of every `step` numbers to the first of them: fewer hits hide less, so the bound grows. */
+function coarser(window: Window, step: number): Window {
+  if (step <= 1) return window;
+  const masses = new Float64Array(window.masses.length);
+  window.masses.forEach((mass, i) => { masses[i - (i % step)]! += mass; });
+  return { ...window, masses };
 }
 
-/** The expectation over T of the divergence of 1 + Bin(T, 1/2) and Bin(T, 1/2). */
-export function blanketDelta(blanket: Blanket, h: number, n: bigint, epsilon: number): number {
-  if (n === 1n) return 0;
-  const { first, masses } = hits(blanket, h, n), E = Math.exp(epsilon);
+/** Delta of a message in the clear among the uniform messages of h users on n cells: exact, but rounded up. */
+export const blanketDelta = (blanket: Blanket, h: number, n: bigint, epsilon: number): number =>
+  n === 1n ? 0 : amongClones(hits(blanket, h, n), { alpha: 1, notAlpha: 0, E: Math.exp(epsilon) });
+
+/** A message that is of its own type with probability alpha, compared with one of the other type, at E = e^epsilon. */
+export interface Types { readonly alpha: number; readonly notAlpha: number; readonly E: number }
+
+/** Delta of a message if each of the other users is a clone of it with this probability. */
+export const clonesDelta = (others: number, rate: number, types: Types): number =>
+  amongClones(others === 0 ? { first: 0, masses: Float64Array.of(1), outside: 0 } : binomialWindow(others, Math.min(1, rate), Math.max(0, 1 - rate)), types);
+
+/** The expectation of the divergence over the number of clones. */
+function amongClones({ first, masses, outside }: Window, types: Types): number {
   const width = 16 * Math.sqrt(first + masses.length) + 64, step = Math.ceil((masses.length * width) / MAX_STEPS);
   let sum = 0, divergence = 1;
   masses.forEach((mass, i) => {
-    if (i % step === 0) divergence = coinDivergence(first + i, E); // it falls with t: the last one is a bound
+    if (i % step === 0) divergence = twoTypesDivergence(first + i, types); // it falls with the number of clones: the last one is a bound
     sum += mass * divergence;
   });
-  return roundedUp(sum, 2 * OUTSIDE);
+  return roundedUp(sum, outside);
 }
 
-/** The sum over i of max(0, b(i - 1) - E b(i)), b = Bin(t, 1/2): all i from the first on at which i > E (t + 1 - i). */
-function coinDivergence(t: number, E: number): number {
-  const start = Math.max(0, Math.floor((E / (1 + E)) * (t + 1)));
+/**
+ * Of t + 1 messages i are of the first type: t clones, of which b(i) = Bin(t, 1/2)(i) are, and the message itself. The sum
+ * over i of max(0, b(i - 1) (alpha - E notAlpha) - b(i) (E alpha - notAlpha)), whose terms are positive from some i on.
+ */
+function twoTypesDivergence(t: number, { alpha, notAlpha, E }: Types): number {
+  const gain = alpha - E * notAlpha + 2 ** -50 * (alpha + E * notAlpha), loss = E * alpha - notAlpha;
+  if (!(gain > 0)) return 0;
+  const start = Math.max(0, Math.floor((loss / (gain + loss)) * (t + 1)) - 1);
   let sum = 0, mass = binomial(start, t, 0.5, 0.5);
   for (let i = start; i <= t; i++) {
-    const gain = (mass * Math.max(0, i - E * (t + 1 - i))) / (t + 1 - i);
-    sum += gain;
-    if (i > start + 1 && gain < 1e-17 * sum && i > t / 2) break;
+    const term = (mass * Math.max(0, i * gain - (t + 1 - i) * loss)) / (t + 1 - i);
+    sum += term;
+    if (term < 1e-17 * sum && 2 * i > t) break;
     mass *= (t - i) / (i + 1);
   }
-  return sum + 2 ** -t; // i = t + 1
+  return sum + 2 ** -t * gain; // i = t + 1
 }

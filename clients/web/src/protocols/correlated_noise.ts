@@ -2,27 +2,24 @@
 import { chanceOfAtLeast } from "../accounting/capping.ts";
 import { signedDelta, unaryPair, type CorrelatedNoise, type Pair } from "../accounting/correlated.ts";
 import { oneSided, roundedUp, twoSided } from "../accounting/divergence.ts";
-import { object, type JsonObject } from "../canonical.ts";
-import { BIT, readCategories } from "../domain.ts";
+import { type Json } from "../canonical.ts";
 import { type Draws } from "../draw.ts";
 import { complement, fraction, properDyadic, ratioToDouble, toDouble, type Dyadic, type Ratio } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
-import { readTerms, type Reader } from "./protocol.ts";
+import { countParameters, histogramParameters, text, type Reader } from "./protocol.ts";
 
 const LEAST_COMPLEMENT = 2 ** -18;
 const WIDEST = 1e6;
 
-export function readNoise(parameters: JsonObject): CorrelatedNoise {
-  const noise = { ratio: drawable(parameters["ratio"]), floodShape: fraction(parameters["flood_shape"]), floodRatio: drawable(parameters["flood_ratio"]) };
-  const widths = [[1, noise.ratio], [ratioToDouble(noise.floodShape), noise.floodRatio]] as const;
-  const width = widths.reduce((sum, [shape, ratio]) => sum + (shape * toDouble(ratio) + 12 * Math.sqrt(shape * toDouble(ratio))) / toDouble(complement(ratio)), 0);
-  check(width <= WIDEST, "the noise is too wide to compute with");
-  return noise;
+/** Refuses noise whose distribution is too wide to compute with. */
+export function checkWidth({ ratio, floodShape, floodRatio }: CorrelatedNoise): void {
+  const width = (shape: number, r: Dyadic) => (shape * toDouble(r) + 12 * Math.sqrt(shape * toDouble(r))) / toDouble(complement(r));
+  check(width(1, ratio) + width(ratioToDouble(floodShape), floodRatio) <= WIDEST, "noise that is not too wide to compute with");
 }
 
 /** The ratio of noise that is drawn in shares: at most 1 - 2^-18. */
-export function drawable(document: Parameters<typeof properDyadic>[0]): Dyadic {
+export function drawable(document: Json | undefined): Dyadic {
   const ratio = properDyadic(document);
   check(toDouble(complement(ratio)) >= LEAST_COMPLEMENT, "the noise is too wide to draw");
   return ratio;
@@ -65,27 +62,38 @@ export function chanceOfNoise(noise: CorrelatedNoise, honest: number, cells: num
 export const expectedNoise = ({ ratio, floodShape, floodRatio }: CorrelatedNoise, honest: number, cells: number): number =>
   ((2 * cells) / honest) * (toDouble(ratio) / toDouble(complement(ratio)) + (ratioToDouble(floodShape) * toDouble(floodRatio)) / toDouble(complement(floodRatio)));
 
+const NOISE = { ratio: drawable, flood_shape: fraction, flood_ratio: drawable };
+
+/** Delta of two cells of which one gains a message and the other one loses it. */
+export function twoCellsDelta(noise: CorrelatedNoise): (epsilon: number) => number {
+  let pair: Pair | undefined; // computed when it is needed: not for a task that is refused before
+  return (epsilon) => {
+    const { p, q, leftOut } = (pair ??= unaryPair(noise));
+    return roundedUp(twoSided(p, q, Math.exp(epsilon)), 2 * leftOut);
+  };
+}
+
 export const correlatedCount: Reader = (document) => {
-  const parameters = object(document, ["terms", "ratio", "flood_shape", "flood_ratio", "encoding"]);
-  const terms = readTerms(parameters["terms"]), noise = readNoise(parameters), encoding = parameters["encoding"];
-  check(encoding === "signed" || encoding === "unary", "the encoding must be signed or unary");
-  let pair: Pair | undefined;
+  const { terms, domain, ratio, flood_shape: floodShape, flood_ratio: floodRatio, encoding } = countParameters(document, { ...NOISE, encoding: text });
+  const noise = { ratio, floodShape, floodRatio }, isSigned = encoding === "signed";
+  check(isSigned || encoding === "unary", "the encoding signed or unary");
+  checkWidth(noise);
   return {
-    domain: BIT, terms, localEpsilon: Infinity, maxMessages: null,
+    domain, terms, localEpsilon: Infinity, maxMessages: null,
     format: { bounds: [2n], flags: 0 },
     draws: expectedNoise(noise, terms.honest, 1),
     randomize(draws, x, limit) {
-      const own: Message[] = encoding === "signed" ? [[BigInt(1 - x)]] : x === 1 ? [[0n]] : [];
+      const own: Message[] = isSigned ? [[BigInt(1 - x)]] : x === 1 ? [[0n]] : [];
       const added = cellNoise(draws, noise, terms.honest, [0n], [1n], limit - own.length);
       return added && [...own, ...added];
     },
     delta(epsilon) {
       const E = Math.exp(epsilon);
-      if (encoding === "signed") {
+      if (isSigned) {
         const { sum, leftOut } = signedDelta(noise, E);
         return roundedUp(sum, leftOut);
       }
-      const { p, q, leftOut } = (pair ??= unaryPair(noise));
+      const { p, q, leftOut } = unaryPair(noise);
       return roundedUp(Math.max(oneSided(p, q, E), oneSided(q, p, E)), leftOut);
     },
     chanceOfMore: (limit) => chanceOfNoise(noise, terms.honest, 1, limit),
@@ -93,18 +101,14 @@ export const correlatedCount: Reader = (document) => {
 };
 
 export const correlatedHistogram: Reader = (document) => {
-  const parameters = object(document, ["terms", "ratio", "flood_shape", "flood_ratio", "domain_size", "categories"]);
-  const terms = readTerms(parameters["terms"]), noise = readNoise(parameters), domain = readCategories(parameters);
-  let pair: Pair | undefined;
+  const { terms, domain, k, ratio, flood_shape: floodShape, flood_ratio: floodRatio } = histogramParameters(document, NOISE), noise = { ratio, floodShape, floodRatio };
+  checkWidth(noise);
   return {
     domain, terms, localEpsilon: Infinity, maxMessages: null,
-    format: { bounds: [BigInt(domain.size)], flags: 1 },
-    draws: 2 * expectedNoise(noise, terms.honest, domain.size),
-    randomize: (draws, x, limit) => noisyCells(draws, noise, terms.honest, domain.size, [[BigInt(x), 0n]], limit),
-    delta(epsilon) {
-      const { p, q, leftOut } = (pair ??= unaryPair(noise));
-      return roundedUp(twoSided(p, q, Math.exp(epsilon)), 2 * leftOut);
-    },
-    chanceOfMore: (limit) => chanceOfNoise(noise, terms.honest, domain.size, limit),
+    format: { bounds: [BigInt(k)], flags: 1 },
+    draws: 2 * expectedNoise(noise, terms.honest, k),
+    randomize: (draws, x, limit) => noisyCells(draws, noise, terms.honest, k, [[BigInt(x), 0n]], limit),
+    delta: twoCellsDelta(noise),
+    chanceOfMore: (limit) => chanceOfNoise(noise, terms.honest, k, limit),
   };
 };

@@ -1,6 +1,6 @@
-/** What a device must know about a protocol, and the parts that the documents of several protocols share. */
-import { object, type Json } from "../canonical.ts";
-import { type Domain } from "../domain.ts";
+/** What a device must know about a protocol, and what the parameters of several protocols have in common. */
+import { fields, type Json, type Read, type Readers } from "../canonical.ts";
+import { BIT, readBins, readInterval, readNames, type Bins, type Domain, type Interval } from "../domain.ts";
 import { type Draws } from "../draw.ts";
 import { integer, number, positiveDecimal } from "../numbers.ts";
 import { type Message, type MessageFormat } from "../packing.ts";
@@ -22,7 +22,7 @@ export interface Protocol {
   readonly delta?: (epsilon: number) => number;
   /** An upper bound of the probability that a report has more than `limit` messages. */
   readonly chanceOfMore?: (limit: number) => number;
-  /** Random draws of a report on average, beyond one for each part of a message. */
+  /** Random draws of a report on average, beyond one for each part of each message. */
   readonly draws?: number;
 }
 
@@ -32,18 +32,42 @@ export type Reader = (parameters: Json | undefined) => Protocol;
 /** The target for which the parameters of a protocol were chosen. */
 export interface Terms { readonly users: number; readonly honest: number; readonly epsilon: number; readonly delta: number }
 
-const TERMS = ["users", "epsilon", "delta", "honest_fraction", "calibration"];
-const MAX_USERS = 10 ** 15;
+/** A reader of integers of a range. */
+export const from = (least: number, largest?: number) => (value: Json | undefined): number => integer(value, least, largest);
 
-export function readTerms(document: Json | undefined, more: readonly string[] = []): Terms {
-  const parts = object(document, [...TERMS, ...more]);
-  const users = integer(parts["users"], 1, MAX_USERS), epsilon = number(parts["epsilon"]), delta = number(parts["delta"]);
-  check(epsilon >= 0 && epsilon <= 700, "the epsilon of the terms must be from 0 to 700");
-  check(delta === 0 || (delta >= 1e-300 && delta < 1), "the delta of the terms must be 0, or from 1e-300 to below 1");
-  check(typeof parts["calibration"] === "string", "the calibration is missing");
-  const { numerator, denominator } = positiveDecimal(parts["honest_fraction"]);
-  const honest = Number((numerator * BigInt(users)) / denominator);
-  check(numerator <= denominator && honest >= 1, "honest_fraction must be at most 1, and at least one user honest");
+export function text(document: Json | undefined): string {
+  check(typeof document === "string", "a string");
+  return document;
+}
+
+const TERMS = { users: from(1, 10 ** 15), epsilon: number, delta: number, honest_fraction: positiveDecimal, calibration: text };
+
+export function readTerms(document: Json | undefined): Terms {
+  const { users, epsilon, delta, honest_fraction: share } = fields(document, TERMS);
+  const honest = Number((share.numerator * BigInt(users)) / share.denominator);
+  check(epsilon >= 0 && epsilon <= 700 && (delta === 0 || (delta >= 1e-300 && delta < 1)), "epsilon and delta of the terms");
+  check(share.numerator <= share.denominator && honest >= 1, "honest_fraction");
   return { users, honest, epsilon, delta };
 }
 
+type Parameters<R extends Readers, D> = Read<R> & { readonly terms: Terms; readonly domain: D };
+
+/** The parameters of a count. */
+export const countParameters = <R extends Readers>(document: Json | undefined, readers: R): Parameters<R, Domain> =>
+  ({ ...fields(document, { terms: readTerms, ...readers }), domain: BIT }) as unknown as Parameters<R, Domain>;
+
+/** The parameters of a histogram of fewer than `limit` categories; `k` is their number. */
+export function histogramParameters<R extends Readers>(document: Json | undefined, readers: R, limit = 2 ** 53): Parameters<R, Domain> & { readonly k: number } {
+  const parameters = fields(document, { terms: readTerms, domain_size: from(1, limit - 1), categories: readNames, ...readers });
+  const { domain_size: k, categories: names } = parameters as unknown as { domain_size: number; categories: readonly string[] | null };
+  check(names === null || names.length === k, "a name for every category");
+  return { ...parameters, k, domain: { kind: "categories", size: k, names } } as unknown as Parameters<R, Domain> & { k: number };
+}
+
+/** The parameters of a sum. */
+export const sumParameters = <R extends Readers>(document: Json | undefined, readers: R): Parameters<R, Interval> =>
+  fields(document, { terms: readTerms, domain: readInterval, ...readers }) as unknown as Parameters<R, Interval>;
+
+/** The parameters of quantiles. */
+export const quantilesParameters = <R extends Readers>(document: Json | undefined, readers: R): Parameters<R, Bins> =>
+  fields(document, { terms: readTerms, domain: readBins, ...readers }) as unknown as Parameters<R, Bins>;

@@ -1,0 +1,108 @@
+/** Randomized response after shuffling: the privacy blanket, hiding among clones, and the exact value for few users. */
+import { complement, toDouble, type Dyadic } from "../numbers.ts";
+import { binomial, binomialWindow, type Window } from "./binomial.ts";
+import { clonesDelta } from "./blanket.ts";
+import { oneSided, roundedUp } from "./divergence.ts";
+
+/** Two values and at most so many users are enumerated. */
+const ENUMERATED_USERS = 200;
+const MAX_STEPS = 1 << 27;
+const CUT = 1e-60;
+
+/** The least bound that is proved for response(x, n, blanket) of `honest` users. */
+export function responseDelta(honest: number, n: number, blanket: Dyadic, epsilon: number): number {
+  if (n === 1) return 0;
+  const b = toDouble(blanket), odds = (n * toDouble(complement(blanket))) / b, E = Math.exp(epsilon); // e^local_epsilon - 1
+  if (E >= 1 + odds) return 0;
+  if (n === 2 && honest <= ENUMERATED_USERS) return twoValuesDelta(honest, b / 2, E);
+  const alpha = (1 + odds) / (2 + odds), notAlpha = 1 / (2 + odds);
+  // of Feldman, McMillan and Talwar (2023): a user is a clone with probability 2 / (e^local_epsilon + 1)
+  const stronger = clonesDelta(honest - 1, (2 * (1 - 2 ** -48)) / (2 + odds), { alpha, notAlpha, E });
+  // the reports of the two values alone: an attacker is told of all others
+  const revealed = Math.min(1, (b / n) * (2 + odds)) * clonesDelta(honest - 1, (2 * b) / n, { alpha, notAlpha, E });
+  return Math.min(stronger, n > 2 ? roundedUp(revealed) : 1, blanketResponseDelta(honest, n, blanket, epsilon));
+}
+
+/**
+ * Lemma 5.3 of Balle, Bell, Gascon and Nissim (2019): E[max(0, odds (A - E B) - (E - 1)(A + B + C))] / honest, where a
+ * user is counted in A and in B with probability b / n each, and in C with b (n - 2) / n.
+ *
+ * Given A + B = j, A is Bin(j, 1/2) and C is Bin(honest - j, c).
+ */
+export function blanketResponseDelta(honest: number, n: number, blanket: Dyadic, epsilon: number): number {
+  const b = toDouble(blanket), notB = toDouble(complement(blanket)), odds = (n * notB) / b, gap = Math.expm1(epsilon);
+  if (gap >= odds) return 0;
+  const others = (b * (n - 2)) / n, { first, masses, outside } = binomialWindow(honest, (2 * b) / n, notB + others, CUT);
+  const c = others / (notB + others), notC = notB / (notB + others), last = first + masses.length - 1;
+  const perTable = 40 * Math.sqrt(honest * c * notC) + 100, perNumber = 20 * Math.sqrt(last) + 10;
+  if (masses.length * perNumber > MAX_STEPS) return 1; // the bound would take too long
+  const step = Math.ceil((masses.length * perTable) / MAX_STEPS);
+  let sum = 0, table: Integral | null = null;
+  for (let i = masses.length - 1; i >= 0; i--) {
+    // fewer users to be counted in C make the bound larger: the table of a larger j is one for this j
+    if (others > 0 && gap > 0 && (masses.length - 1 - i) % step === 0) table = new Integral(honest - first - i, c, notC);
+    sum += masses[i]! * expectedGain(first + i, Math.exp(epsilon), gap, odds, table);
+  }
+  return roundedUp(sum / honest, outside * odds + 1e-280 * odds * odds);
+}
+
+/** E[max(0, odds (A - E (j - A)) - gap (j + C))] for A of Bin(j, 1/2). */
+function expectedGain(j: number, E: number, gap: number, odds: number, table: Integral | null): number {
+  const start = Math.max(0, Math.ceil((j * (odds * E + gap)) / (odds * (1 + E))) - 1);
+  let sum = 0, mass = binomial(start, j, 0.5, 0.5);
+  for (let a = start; a <= j; a++) {
+    const height = Math.max(0, odds * (a - E * (j - a)) - gap * j);
+    sum += mass * (table ? gap * table.upTo(height / gap) : height);
+    mass *= (j - a) / (a + 1);
+    if (mass * odds * j < 1e-18 * sum || mass === 0) break;
+  }
+  return sum;
+}
+
+/** The integral of the distribution function of Bin(n, c): E[max(0, x - C)], without a subtraction. */
+class Integral {
+  readonly #first: number;
+  readonly #cdf: Float64Array;
+  readonly #sums: Float64Array;
+
+  constructor(n: number, c: number, notC: number) {
+    const { first, masses } = binomialWindow(n, c, notC, CUT);
+    this.#first = first;
+    this.#cdf = new Float64Array(masses.length);
+    this.#sums = new Float64Array(masses.length + 1);
+    let mass = CUT;
+    masses.forEach((part, i) => {
+      this.#cdf[i] = mass += part;
+      this.#sums[i + 1] = this.#sums[i]! + mass;
+    });
+  }
+
+  upTo(x: number): number {
+    const whole = Math.floor(x), i = whole - this.#first, size = this.#cdf.length;
+    if (i < 0) return CUT * x;
+    return i < size ? this.#sums[i]! + (x - whole) * this.#cdf[i]! + CUT * x : this.#sums[size]! + (x - this.#first - size) * (1 + 1e-12);
+  }
+}
+
+/** The largest divergence over the values of the others: exact. */
+function twoValuesDelta(users: number, flip: number, E: number): number {
+  const notFlip = 1 - flip;
+  let worst = 0;
+  for (let ones = 0; ones <= (users - 1) / 2; ones++) { // by symmetry more ones are as fewer zeros
+    const others = convolved(binomialWindow(ones, notFlip, flip), binomialWindow(users - 1 - ones, flip, notFlip));
+    const p = new Float64Array(others.length + 1), q = new Float64Array(others.length + 1);
+    for (let i = 0; i <= others.length; i++) {
+      const before = others[i - 1] ?? 0, here = others[i] ?? 0;
+      p[i] = flip * here + notFlip * before;
+      q[i] = notFlip * here + flip * before;
+    }
+    worst = Math.max(worst, oneSided(p, q, E), oneSided(q, p, E));
+  }
+  return roundedUp(worst, 1e-280);
+}
+
+function convolved({ masses: a }: Window, { masses: b }: Window): Float64Array {
+  const masses = new Float64Array(a.length + b.length - 1);
+  a.forEach((p, i) => b.forEach((q, j) => { masses[i + j]! += p * q; }));
+  return masses;
+}

@@ -1,0 +1,36 @@
+/** Local sums: an answer near one's own level (sum/piecewise), and a level with noise (sum/local-laplace). */
+import { level } from "../draw.ts";
+import { bigInteger, complement, properDyadic, toDouble } from "../numbers.ts";
+import { check } from "../refusal.ts";
+import { from, sumParameters, type Reader } from "./protocol.ts";
+import { localGuarantee } from "./local_responses.ts";
+
+export const piecewise: Reader = (document) => {
+  const { terms, domain, levels, step, window, outside } = sumParameters(document, { levels: from(1), step: from(1), window: from(1), outside: properDyadic });
+  const rest = levels * step, answers = window + rest;
+  check(answers <= 1 << 20, "at most 2^20 answers");
+  check(outside.numerator * BigInt(answers) < BigInt(rest) << BigInt(outside.bits), "outside below the share of the answers outside of a window");
+  return {
+    domain, terms, maxMessages: 1, format: { bounds: [BigInt(answers)], flags: 0 },
+    ...localGuarantee(Math.log((toDouble(complement(outside)) * rest) / (toDouble(outside) * window))),
+    randomize(draws, x) {
+      const start = BigInt(step * level(draws, domain, x, levels));
+      if (!draws.coin(outside)) return [[start + draws.below(BigInt(window))]];
+      const answer = draws.below(BigInt(rest));
+      return [[answer < start ? answer : answer + BigInt(window)]];
+    },
+  };
+};
+
+export const localLaplace: Reader = (document) => {
+  const { terms, domain, levels, ratio, margin } = sumParameters(document, { levels: from(1, 1 << 20), ratio: properDyadic, margin: (value) => bigInteger(value, 0n, (1n << 62n) - 1n) });
+  const last = BigInt(levels) + 2n * margin, notRatio = toDouble(complement(ratio));
+  return {
+    domain, terms, maxMessages: 1, format: { bounds: [last + 1n], flags: 0 }, draws: 2 / notRatio,
+    ...localGuarantee(-levels * (notRatio < 0.5 ? Math.log1p(-notRatio) : Math.log(toDouble(ratio)))),
+    randomize(draws, x) {
+      const own = BigInt(level(draws, domain, x, levels)) + margin;
+      return [[own + draws.geometricDifference(ratio, -own, last - own)]];
+    },
+  };
+};

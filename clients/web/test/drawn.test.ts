@@ -1,0 +1,63 @@
+/** Drawn distributions in Node, each with the fault that it must find. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { SecureDraws } from "../src/draw.ts";
+import { type Dyadic } from "../src/numbers.ts";
+import { Shares } from "../src/real_bounds.ts";
+import { drawnDistributions, FaultyCoin, LARGEST_Z, withoutRedraw } from "./drawn.ts";
+
+const { randomizers } = JSON.parse(readFileSync(new URL("../../../vectors/v1/randomizers.json", import.meta.url), "utf8"));
+/** Reports per distribution; make test-slow draws more. */
+const REPORTS = Number(process.env["SHUFFLEDP_DRAWS"] ?? 3000);
+const isBad = ({ z, impossible }: { z: number; impossible: number }) => !(z <= LARGEST_Z && impossible === 0);
+
+test("reports are drawn from the distributions of the vectors", async (context) => {
+  const drawn = await drawnDistributions(randomizers, REPORTS);
+  context.diagnostic(`${drawn.length} distributions, largest z ${Math.max(...drawn.map(({ z }) => z)).toFixed(2)}`);
+  assert.ok(drawn.length > 100);
+  assert.deepEqual(drawn.filter(isBad), []);
+});
+
+test("a coin with <= is found", async () => {
+  const coarse = randomizers.filter(({ name }: { name: string }) => /balcer-cheu, padded|randomized-response, half|k-rr, three/.test(name));
+  assert.ok((await drawnDistributions(coarse, 3000, new FaultyCoin())).filter(isBad).length >= 4);
+});
+
+test("a missing redraw is found", async () => {
+  const capped = randomizers.filter(({ capped, reports }: { capped: boolean; reports: unknown[] }) => capped && reports?.length);
+  assert.ok((await drawnDistributions(capped, 3000, new SecureDraws(), withoutRedraw)).filter(isBad).length >= 4);
+});
+
+/** Chi-square against probabilities, in as many cells. */
+function deviate(counts: readonly number[], masses: readonly number[]): number {
+  const total = counts.reduce((sum, count) => sum + count, 0), freedom = counts.length - 1;
+  const statistic = counts.reduce((sum, count, i) => sum + (count - total * masses[i]!) ** 2 / (total * masses[i]!), 0);
+  return (Math.cbrt(statistic / freedom) - (1 - 2 / (9 * freedom))) / Math.sqrt(2 / (9 * freedom));
+}
+
+test("geometric numbers are drawn digit by digit from the right distribution", () => {
+  const draws = new SecureDraws(), ratio: Dyadic = { numerator: 7n, bits: 3 }, low = -12n, high = 12n, r = 7 / 8;
+  const masses = Array.from({ length: 25 }, (_, i) => ((1 - r) / (1 + r)) * r ** Math.abs(i - 12));
+  masses[0] = masses[24] = r ** 12 / (1 + r);
+  const counts = Array<number>(25).fill(0);
+  for (let i = 0; i < 40_000; i++) counts[Number(draws.geometricDifference(ratio, low, high)) + 12]!++;
+  assert.ok(deviate(counts, masses) < LARGEST_Z);
+  assert.ok(deviate(counts, [...masses.slice(1), masses[0]!]) > LARGEST_Z, "a shifted distribution is found");
+});
+
+test("shares of a large rate are drawn in parts", () => {
+  const draws = new SecureDraws(), ratio: Dyadic = { numerator: 1n, bits: 1 }, shape = { numerator: 60n, denominator: 1n }; // rate 41.6: three parts
+  const masses = [0.5 ** 60], counts = Array<number>(13).fill(0), cells = Array<number>(13).fill(0), cell = (k: number) => Math.min(12, Math.max(0, Math.floor((k - 30) / 5)));
+  for (let k = 0; k < 400; k++) masses.push((masses[k]! * (60 + k)) / (k + 1) / 2);
+  masses.forEach((mass, k) => { cells[cell(k)]! += mass; });
+  for (let i = 0; i < 20_000; i++) counts[cell(draws.shares(shape, ratio, 10_000))]!++;
+  assert.ok(deviate(counts, cells) < LARGEST_Z);
+});
+
+test("shares of hostile parameters are drawn in bounded time", () => {
+  const ratio: Dyadic = { numerator: (1n << 18n) - 1n, bits: 18 }, table = new Shares({ numerator: 1n, denominator: 1000n }, ratio), start = performance.now();
+  const draws = new SecureDraws();
+  for (let i = 0; i < 200; i++) assert.ok(table.draw(draws, 65_536) <= 65_537);
+  assert.ok(performance.now() - start < 20_000);
+});
