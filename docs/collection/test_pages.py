@@ -205,7 +205,10 @@ def test_messages_of_a_report_what_they_move_and_what_is_left(question, name, me
     assert task.messages_per_report == int(messages)
     if moved == "**anything**":
         assert task.protocol.fragile
+        assert task.protocol.moved_by_report(task.messages_per_report) == float("inf")
     else:
+        computed = task.protocol.moved_by_report(task.messages_per_report)
+        assert computed == pytest.approx(_moved_by_one_report(task), rel=1e-9)
         assert float(moved.replace(",", "")) == pytest.approx(_moved_by_one_report(task), rel=0.005)
     local = task.protocol.guarantee.local_epsilon
     assert left == "nothing" if local == float("inf") else float(left) == pytest.approx(local, rel=0.01)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -347,6 +347,20 @@ def plan(
 def _plans(question: Question, epsilon: float, delta: float, limits: Limits, confidence: float, releases: int) -> Plans:
     """Calibrate and rank all candidates; the last few results are cached, since plans are immutable."""
     results = list(candidates(question, epsilon, delta, limits, confidence, releases=releases))
+    return ranked(question, epsilon, delta, limits, results, releases=releases)
+
+
+def ranked(
+    question: Question,
+    epsilon: float,
+    delta: float,
+    limits: Limits,
+    results: Iterable[Plan | Rejection],
+    *,
+    releases: int = 1,
+) -> Plans:
+    """The plans of all candidates, best first, with reasons; InfeasibleError if none of the trust asked for is feasible."""
+    results = list(results)
     plans = [result for result in results if isinstance(result, Plan)]
     rejected = tuple(result for result in results if isinstance(result, Rejection))
     feasible = _ranked([plan for plan in plans if not plan.reference])

@@ -322,6 +322,13 @@ class Protocol(ABC):
     def unit(self) -> float:
         """The sensitivity: by how much one user can change the answer."""
 
+    def moved_by_report(self, messages: int) -> float:  # noqa: ARG002
+        """The largest difference between two values of one estimate that a report of arbitrary messages can cause.
+
+        ``messages`` is the number of messages of a report, dummies included. Infinite if the protocol is ``fragile``.
+        """
+        raise ParameterError(f"{self.question}/{self.name} does not define moved_by_report.")
+
     @abstractmethod
     def summary(self, values: NDArray[Any]) -> NDArray[Any]:
         """The input of ``sample_tally``: the count of each index, or the values themselves."""

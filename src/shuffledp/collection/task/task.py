@@ -131,10 +131,9 @@ class Task:
 
         The margin is for rounding differences: other machines recompute the guarantee and must accept it.
         """
-        protocol = _calibrated(kind, epsilon, delta, settings)
-        if is_unbounded(protocol):
-            protocol = _calibrated(kind, epsilon, delta * (1 - DELTA_FOR_CAP), settings)
-        cap = least_cap(protocol, users=maximum_users, epsilon=epsilon, delta=delta * DELTA_FOR_CAP)
+        protocol, cap = padded_protocol(
+            kind, settings, epsilon=epsilon, delta=delta, maximum_users=maximum_users
+        )
         return cls(
             protocol=protocol,
             epsilon=epsilon,
@@ -306,6 +305,16 @@ class SignedTask:
 def _predicted_error(protocol: Protocol, users: int, confidence: float) -> ExpectedError:
     """Cached, since the page of an operator asks again and again."""
     return protocol.expected_error(users=users, confidence=confidence)
+
+
+def padded_protocol(
+    kind: type[Protocol], settings: dict[str, Any], *, epsilon: float, delta: float, maximum_users: int
+) -> tuple[Protocol, int]:
+    """The protocol of a task with this target, and the number of messages of each report, dummies included."""
+    protocol = _calibrated(kind, epsilon, delta, settings)
+    if is_unbounded(protocol):
+        protocol = _calibrated(kind, epsilon, delta * (1 - DELTA_FOR_CAP), settings)
+    return protocol, least_cap(protocol, users=maximum_users, epsilon=epsilon, delta=delta * DELTA_FOR_CAP)
 
 
 def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:

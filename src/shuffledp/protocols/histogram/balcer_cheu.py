@@ -96,6 +96,11 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
         return 1 + self.domain_size if self.padded else 1
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message counts for a category or not."""
+        return 0.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """Messages are category indices, and one more value as the dummy if padded."""
         return MessageFormat((self.domain_size + self.padded,))

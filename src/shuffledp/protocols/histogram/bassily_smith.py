@@ -67,6 +67,11 @@ class BassilySmith(HistogramProtocol):
         return Cost(1.0, 1, self.message_format.bits)
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message adds 1 to a category, subtracts 1, or does neither."""
+        return -1.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """A row of the matrix, and 1 for the sign -1."""
         return MessageFormat((self.rows,), flags=1)

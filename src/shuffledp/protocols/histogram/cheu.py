@@ -100,6 +100,11 @@ class CheuHistogram(HistogramProtocol):
         return self.domain_size if self.form == "bits" else 0
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message counts for a category or not."""
+        return 0.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """A category's index, followed by its bit if zeros are sent too."""
         return MessageFormat((self.domain_size,), flags=int(self.form == "bits"))

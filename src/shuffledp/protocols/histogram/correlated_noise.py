@@ -111,6 +111,11 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return self.shares.chance_of_more(messages - 1, self.domain_size)
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message adds 1 to a category, subtracts 1, or does neither."""
+        return -1.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """A category's index and a sign: 0 for "+1", 1 for "-1"."""
         return MessageFormat((self.domain_size,), flags=1)

@@ -148,6 +148,11 @@ class CountMinHistogram(HistogramProtocol):
         return int(tally.counts.reshape(self.rows, -1).sum(axis=1).min())
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message counts for a category or not."""
+        return 0.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """A row and a bucket."""
         return MessageFormat((self.rows, self.buckets))

@@ -104,6 +104,11 @@ class FakeUsersHistogram(HistogramProtocol):
         return 1 + self.fake_rows
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message counts for a category or not."""
+        return 0.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """A row: a bit per category."""
         return MessageFormat((), flags=self.domain_size)

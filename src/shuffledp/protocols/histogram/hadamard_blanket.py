@@ -110,6 +110,11 @@ class HadamardBlanketHistogram(BlanketHistogram):
         return self.target.guarantee(curve, theorem=BLANKET_THEOREM)
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message counts for a category or not."""
+        return 0.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """A tuple of vectors as integers."""
         return MessageFormat((1 << self.bits,) * self.hashes)

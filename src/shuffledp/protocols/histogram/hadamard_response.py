@@ -97,6 +97,11 @@ class HadamardResponse(HistogramProtocol):
         return Cost(1.0, 1, self.message_format.bits)
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message adds 1 to a category, subtracts 1, or does neither."""
+        return -1.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """A block and a column, as one number."""
         return MessageFormat((self.blocks * self.width,))

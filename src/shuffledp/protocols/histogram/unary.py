@@ -94,6 +94,11 @@ class UnaryEncoding(HistogramProtocol):
         return Cost(1.0, 1, self.message_format.bits)
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message counts for a category or not."""
+        return 0.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """A bit per category."""
         return MessageFormat((), flags=self.domain_size)

@@ -78,6 +78,11 @@ class UniformBlanketHistogram(BlanketHistogram):
         return self.target.guarantee(curve, theorem=BLANKET_THEOREM, local_epsilon=local)
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message counts for a category or not."""
+        return 0.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """A category's index."""
         return MessageFormat((self.domain_size,))

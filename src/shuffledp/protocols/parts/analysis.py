@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -10,9 +11,12 @@ from typing import Protocol as Interface
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.messages import Tally
+from shuffledp.errors import ParameterError
+from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.parts.linear import LINEAR_ESTIMATORS
 from shuffledp.protocols.protocol import ExpectedError, Protocol, check_estimator
+
+_MAX_LISTED_CODES = 1 << 12
 
 Floats = NDArray[np.float64]
 
@@ -48,6 +52,32 @@ class AnalysedProtocol(Protocol):
     def analysis_by(self, estimator: str, users: int) -> Analysis:  # noqa: ARG002
         """The analysis for one estimator; override it if the analysis depends on the estimator."""
         return self.analysis(users)
+
+    @property
+    def message_effects(self) -> tuple[float, float]:
+        """The least and the greatest change of one observed number by one message of any content.
+
+        Override it if there are many possible messages.
+        """
+        form = self.message_format
+        if form.codes > _MAX_LISTED_CODES:
+            raise ParameterError(f"{self.question}/{self.name} does not define message_effects.")
+        messages = form.message(np.arange(form.codes))
+        nothing = self.observed(self.tally(Messages(messages[:0], 1)))
+        effects = [
+            self.observed(self.tally(Messages(messages[code : code + 1], 1))) - nothing for code in range(form.codes)
+        ]
+        return float(np.min(effects)), float(np.max(effects))
+
+    def moved_by_report(self, messages: int) -> float:
+        """The largest difference between two values of one estimate that a report of arbitrary messages can cause."""
+        if self.fragile:
+            return math.inf
+        least, greatest = self.message_effects
+        if messages > 1:  # a dummy changes nothing
+            least, greatest = min(least, 0.0), max(greatest, 0.0)
+        slope: float = getattr(self.analysis(self.users), "slope", 1.0)
+        return messages * (greatest - least) / slope * self.unit
 
     def _checked(self, tally: Tally, estimator: str) -> Analysis:
         self.check_round(tally, estimator)

@@ -58,6 +58,11 @@ class AnswerHistogram(_Answer, HistogramProtocol):
 
     domain_size: int
 
+    @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message counts for a category or not."""
+        return 0.0, 1.0
+
     def analysis(self, users: int) -> LinearAnalysis:
         """From the probabilities that a user sends their own category, and that they send another one."""
         return response_analysis(users, self.domain_size, self.blanket)

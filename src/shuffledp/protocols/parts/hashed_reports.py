@@ -23,6 +23,11 @@ class HashedHistogram(HistogramProtocol):
             """The public family of hash functions."""
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message counts for a category or not."""
+        return 0.0, 1.0
+
+    @property
     def message_format(self) -> MessageFormat:
         """The function's factor minus 1, its shift, and a bucket."""
         return MessageFormat((*self.hashes.bounds, self.hashes.buckets))

@@ -27,6 +27,7 @@ from shuffledp.randomness import SYSTEM, RandomSource
 
 Floats = NDArray[np.float64]
 
+_EDGES_AT_ONCE = 64
 QUANTILE_ESTIMATORS = ("unbiased", "monotone")
 
 
@@ -138,6 +139,21 @@ class QuantilesProtocol(IndexedProtocol):
         check_confidence(confidence)
         noises = self.noises(users or self.users)
         return TreeAnalysis(self.tree, noises, noises).expected_error(confidence)
+
+    def moved_by_report(self, messages: int) -> float:
+        """The largest change of the number of users below an edge that a report of arbitrary messages can cause."""
+        fit = TreeFit(self.tree, tuple(noise.variance for noise in self.noises(self.users)))
+        largest = 0.0
+        for start in range(1, self.domain_size, _EDGES_AT_ONCE):
+            edges = np.arange(start, min(start + _EDGES_AT_ONCE, self.domain_size))
+            below = (np.arange(self.domain_size) < edges[:, None]).astype(np.float64)
+            effects = np.concatenate(fit.coefficients(below), axis=1)
+            if self.message_format.flags:  # a message has either sign
+                spread = 2 * np.abs(effects).max()
+            else:  # a dummy changes nothing
+                spread = (np.maximum(effects.max(axis=1), 0.0) - np.minimum(effects.min(axis=1), 0.0)).max()
+            largest = max(largest, float(spread))
+        return messages * largest
 
     def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:  # noqa: ARG002 - the noise is the same
         """The predicted error, which does not depend on the values."""

@@ -104,6 +104,11 @@ class LocalLaplaceSum(SumProtocol):
         return Cost(1.0, 1, self.message_format.bits)
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message adds its number."""
+        return 0.0, float(self.message_format.codes - 1)
+
+    @property
     def message_format(self) -> MessageFormat:
         """A noisy level, as its distance from the lowest possible one."""
         return MessageFormat((self.levels + 2 * self.margin + 1,))

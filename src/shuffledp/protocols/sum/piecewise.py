@@ -113,6 +113,11 @@ class PiecewiseSum(SumProtocol):
         return Cost(1.0, 1, self.message_format.bits)
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message adds its number."""
+        return 0.0, float(self.message_format.codes - 1)
+
+    @property
     def message_format(self) -> MessageFormat:
         """An answer."""
         return MessageFormat((self.answers,))

@@ -78,6 +78,11 @@ class PrivacyBlanketSum(SumProtocol):
         return Cost(1.0, 1, self.message_format.bits)
 
     @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message adds its number."""
+        return 0.0, float(self.message_format.codes - 1)
+
+    @property
     def message_format(self) -> MessageFormat:
         """A level."""
         return MessageFormat((self.levels + 1,))
