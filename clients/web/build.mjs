@@ -4,6 +4,10 @@ import { parseArgs } from "node:util";
 
 /** Files in src/shuffledp/pages/static, and what each is made of. */
 const ASSETS = {
+  "operator.css": "operator/operator.css",
+  "operator.js": "operator/operator.ts",
+  "planner.css": "planner/planner.css",
+  "planner.js": "planner/planner.ts",
 };
 /** The client: client.js and client-chunk.js, and client-more.js for the protocols that few tasks use. */
 const CLIENT = { "client.js": "src/index.ts" };

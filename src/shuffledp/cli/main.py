@@ -24,6 +24,7 @@ _INTERRUPT_STATUS = 130
 
 _COMMANDS = {
     "plan": "plan.plan_app",
+    "app": "app.app",
     "run": "run.run_app",
     "run-all": "run_all.run_all",
     "solve": "solve.solve_app",

@@ -60,15 +60,18 @@ class Limits:
             if limit is not None and not limit > 0:
                 raise ParameterError(f"A limit must be above 0, not {limit:g}.", limit=limit)
 
-    def why_not(self, protocol: Protocol, releases: int = 1) -> str:
-        """The limit that the protocol exceeds, in words; empty if none."""
+    def why_not(self, protocol: Protocol, releases: int = 1, *, local_epsilon: float | None = None) -> str:
+        """The limit that the protocol exceeds, in words; empty if none.
+
+        ``local_epsilon`` is that of its guarantee, if it is known already.
+        """
         cost = protocol.cost
         if self.max_messages is not None and cost.messages_per_user > self.max_messages:
             return f"it sends {cost.messages_per_user:.4g} messages per user, more than {self.max_messages:g}"
         if self.max_bytes is not None and cost.bytes_per_user > self.max_bytes:
             return f"it sends {cost.bytes_per_user:.4g} bytes per user, more than {self.max_bytes:g}"
         if self.max_local_epsilon is not None:
-            left = releases * protocol.guarantee.local_epsilon
+            left = releases * (protocol.guarantee.local_epsilon if local_epsilon is None else local_epsilon)
             if left > self.max_local_epsilon:
                 bound = "there is no guarantee" if math.isinf(left) else f"epsilon is {left:.4g}"
                 return (
@@ -359,7 +362,7 @@ def ranked(
     *,
     releases: int = 1,
 ) -> Plans:
-    """The plans of all candidates, best first, with reasons; InfeasibleError if none of the trust asked for is feasible."""
+    """The plans of all candidates, best first, with reasons; InfeasibleError if none has the trust asked for."""
     results = list(results)
     plans = [result for result in results if isinstance(result, Plan)]
     rejected = tuple(result for result in results if isinstance(result, Rejection))

@@ -131,9 +131,7 @@ class Task:
 
         The margin is for rounding differences: other machines recompute the guarantee and must accept it.
         """
-        protocol, cap = padded_protocol(
-            kind, settings, epsilon=epsilon, delta=delta, maximum_users=maximum_users
-        )
+        protocol, cap = padded_protocol(kind, settings, epsilon=epsilon, delta=delta, maximum_users=maximum_users)
         return cls(
             protocol=protocol,
             epsilon=epsilon,

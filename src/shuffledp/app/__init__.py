@@ -1,0 +1,1 @@
+"""``shuffledp app``: the planner as a local page, on loopback only."""
