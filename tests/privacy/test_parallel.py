@@ -52,7 +52,7 @@ def test_the_sentence_says_what_is_public():
     [
         ([], "at least one group"),
         ([guarantee(500, 1.0), guarantee(500, 0.9, WITHIN_GROUP[REPLACE_ONE_USER])], "agree in their neighbours"),
-        ([guarantee(500, 1.0, REPLACE_ONE), guarantee(500, 0.9, REPLACE_ONE)], "within groups, not by replace-one"),
+        ([guarantee(500, 1.0, REPLACE_ONE), guarantee(500, 0.9, REPLACE_ONE)], "within a group, not replace-one"),
     ],
 )
 def test_what_cannot_be_composed(guarantees, words):
