@@ -87,7 +87,11 @@ def test_unchanged_pages_are_not_sent_again(place, page):
         status, headers, body = operator.get(path)
         assert status == 200, path
         assert body or path.startswith("/static")
-        again = operator.get(path, If_None_Match=headers["etag"])
+        for _ in range(5):  # other programs may change the free disk space, which is shown, in between
+            again = operator.get(path, If_None_Match=headers["etag"])
+            if again[0] == 304:
+                break
+            headers = again[1]
         assert (again[0], again[2]) == (304, ""), path
         assert operator.get(path, If_None_Match='"other"')[0] == 200
     tag = operator.get()[1]["etag"]

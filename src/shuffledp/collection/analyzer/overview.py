@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.server import Analyzer, OpenedCounts, check_analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, PopulationBudget
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.server.directories import free_bytes
 from shuffledp.collection.server.operator import Alert
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import Manifest
@@ -66,7 +66,7 @@ def _overview(
     task_ids = [*tasks, *(other for other in batches if other not in tasks)]
     document = {
         "keys": analyzer_tasks.key_ids,
-        "store": {"free_bytes": shutil.disk_usage(work).free},
+        "store": {"free_bytes": free_bytes(work)},
         "refused_tasks": [str(refused) for refused in analyzer_tasks.refused],
         "rounds": [_round(task_id, tasks.get(task_id), batches.get(task_id), progress) for task_id in task_ids],
         "populations": [

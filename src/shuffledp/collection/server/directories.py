@@ -1,8 +1,9 @@
-"""Directories of a server: checks, access rights, locks."""
+"""Directories of a server: checks, access rights, locks, free space."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -48,3 +49,10 @@ def lock_directory(directory: Path) -> FileLock:
         return FileLock(directory / ".lock", wait=False)
     except BlockingIOError:
         raise DataError(f"Another process uses {directory}; give each a directory of its own.") from None
+
+
+def free_bytes(directory: Path) -> int:
+    """Free disk space, rounded down to two digits, so that it rarely changes between two looks at a server."""
+    free = shutil.disk_usage(directory).free
+    step = 10 ** max(0, len(str(free)) - 2)
+    return free - free % step

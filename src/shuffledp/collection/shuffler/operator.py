@@ -6,14 +6,13 @@ Every method may be called from any thread.
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from shuffledp.collection.server.directories import free_bytes
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.operator import Actions, Alert
@@ -122,7 +121,7 @@ class ShufflerOperator:
         exact = exact or all(entry["reached_minimum"] or entry["state"] != "collecting" for entry in rounds)
         document = {
             "key": self.key_id,
-            "store": {"kind": self.settings.store, "free_bytes": None if directory is None else _free_bytes(directory)},
+            "store": {"kind": self.settings.store, "free_bytes": None if directory is None else free_bytes(directory)},
             "refused_tasks": [str(refused) for refused in self.tasks.refused],
             "rounds": rounds,
             "answers": self._counts("reports", exact),
@@ -301,7 +300,3 @@ _TASK_FIELDS = ("name", "opens", "closes", "minimum_users", "maximum_users", "re
 
 def _rounded(count: int) -> int:
     return count - count % _ROUNDED_TO
-
-
-def _free_bytes(directory: Path) -> int:
-    return shutil.disk_usage(directory).free
