@@ -32,6 +32,7 @@ _COMMANDS = {
     "keys": "keys.keys_app",
     "init": "init.init_app",
     "serve": "serve.serve_app",
+    "survey": "survey.survey_app",
     "rounds": "rounds.rounds_app",
     "backup": "backup.backup_app",
     "restore": "backup.restore_app",
@@ -63,7 +64,7 @@ def command_line(command: str = "") -> typer.Typer:
         if isinstance(loaded, typer.Typer):
             app.add_typer(loaded, name=name)
         else:
-            app.command(name)(loaded)
+            app.command(name, cls=getattr(loaded, "command_class", None))(loaded)
     return app
 
 

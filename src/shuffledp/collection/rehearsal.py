@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -54,8 +54,12 @@ class Rehearsal:
         delta: float,
         name: str = "Rehearsal",
         description: str = "",
+        origins: Sequence[str] = (),
     ) -> Rehearsal:
-        """Create keys, a signed task for at most the planned number of users, and the settings of both servers."""
+        """Create keys, a signed task for at most the planned number of users, and the settings of both servers.
+
+        Web pages of the ``origins`` may report.
+        """
         author, shuffler, analyzer = SigningKey.create(), SigningKey.create(), SealingKey.create()
         for key, role in ((author, "author"), (shuffler, "shuffler"), (analyzer, "analyzer")):
             key.save(directory / f"{role}.key")
@@ -80,7 +84,7 @@ class Rehearsal:
         initialize(directory / "analyzer")
         (directory / "tasks" / "task.json").write_bytes(task.to_bytes())
         ports = free_ports(2)
-        (directory / "servers.toml").write_text(_settings(directory, *ports), encoding="utf-8")
+        (directory / "servers.toml").write_text(_settings(directory, ports[0], ports[1], origins), encoding="utf-8")
         (directory / "budgets.toml").write_text(f"[{_POPULATION}]\nepsilon = {epsilon!r}\ndelta = {delta!r}\n")
         return cls(directory, task, author.public, *ports)
 
@@ -88,6 +92,11 @@ class Rehearsal:
     def shuffler_url(self) -> str:
         """The URL for reports of devices."""
         return f"http://{_HOST}:{self.shuffler_port}"
+
+    @property
+    def analyzer_url(self) -> str:
+        """The URL at which the release is published."""
+        return f"http://{_HOST}:{self.analyzer_port}"
 
     @contextmanager
     def servers(self) -> Iterator[None]:
@@ -130,7 +139,7 @@ class Rehearsal:
         raise UnreachableError(f"Nothing was released within {seconds:.0f} s; see the logs in {self.directory}.")
 
 
-def _settings(directory: Path, shuffler_port: int, analyzer_port: int) -> str:
+def _settings(directory: Path, shuffler_port: int, analyzer_port: int, origins: Sequence[str]) -> str:
     def quoted(*parts: str) -> str:
         return json.dumps(str(directory.joinpath(*parts)))
 
@@ -144,6 +153,7 @@ def _settings(directory: Path, shuffler_port: int, analyzer_port: int) -> str:
             f'analyzer = "http://{_HOST}:{analyzer_port}"',
             f"work = {quoted('shuffler')}",
             f"store_folder = {quoted('reports')}",
+            f"origins = {json.dumps(list(origins))}",
             "[analyzer]",
             f"port = {analyzer_port}",
             f"tasks = {quoted('tasks')}",

@@ -96,15 +96,15 @@ _REFUSED = re.compile(f"[{_characters(REFUSED)}]")
 _NORMALIZED = re.compile(f"[{_characters(NORMALIZED)}]+")
 
 
-def check_string(name: str, value: str, *, min_length: int, max_length: int) -> None:
+def check_string(name: str, value: str, *, min_length: int, max_length: int, of: str = "a task") -> None:
     """Refuse a string that is too short or too long, or has a character that is invisible or ambiguous."""
     if not min_length <= len(value) <= max_length:
         raise ParameterError(
-            f"The {name} of a task must have {min_length} to {max_length:,} characters, not {len(value):,}."
+            f"The {name} of {of} must have {min_length} to {max_length:,} characters, not {len(value):,}."
         )
     if refused := _REFUSED.search(value):
         raise ParameterError(
-            f"The {name} of a task has the character U+{ord(refused[0]):04X}, which is not allowed: "
+            f"The {name} of {of} has the character U+{ord(refused[0]):04X}, which is not allowed: "
             "no control, format or private-use characters, and no white space but the space."
         )
 

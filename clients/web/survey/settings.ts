@@ -1,0 +1,50 @@
+/** What `shuffledp survey build` wrote into the page: the pinned task and author, the shuffler, texts of one language. */
+import type { Policy, State, Value } from "../src/index.ts";
+
+export interface Settings {
+  readonly task: string;
+  readonly author: string;
+  readonly server: string;
+  readonly asker: string;
+  readonly language: "en" | "de";
+  readonly tokens: boolean;
+  readonly kiosk: boolean;
+  readonly policy: Policy;
+  readonly texts: Readonly<Record<string, string>>;
+}
+
+/** The facts of a verified task that the page shows, as the worker sends them. */
+export interface Facts {
+  readonly name: string;
+  readonly description: string;
+  /** Names of the answers; null if the answer is a number or yes or no. */
+  readonly categories: readonly string[] | null;
+  /** Bounds of a number; null if the answer is not a number. */
+  readonly interval: { readonly lower: number; readonly upper: number; readonly whole: boolean } | null;
+  readonly protocol: string;
+  readonly epsilon: number;
+  readonly delta: number;
+  readonly minimumUsers: number;
+  /** Epsilon that is left if the shuffler and the analyzer collude; null if nothing is. */
+  readonly localEpsilon: number | null;
+  readonly opens: number;
+  readonly closes: number;
+  readonly messages: number;
+  readonly bytes: number;
+  /** What is sent and what it reveals, in the words of the client. */
+  readonly sentences: readonly string[];
+}
+
+/** What the page asks of the worker, and what it gets. */
+export interface Calls {
+  check: { arguments: { settings: Settings; person: string }; result: { facts: Facts; state: State; note: string } };
+  state: { arguments: Record<string, never>; result: { state: State; note: string } };
+  answer: { arguments: { value: Value }; result: Record<string, never> };
+  send: { arguments: { token: string | null }; result: { state: State; note: string } };
+}
+
+export type Request = { [K in keyof Calls]: { id: number; call: K; arguments: Calls[K]["arguments"] } }[keyof Calls];
+export type Response =
+  | { id: number; result: unknown }
+  | { id: number; reason: string; problem: string; message: string }
+  | { id: number; done: number; total: number };

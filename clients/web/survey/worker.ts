@@ -1,0 +1,86 @@
+/** The worker of the survey page: the client with its outbox, away from the thread that people see. */
+import { Client, IndexedDbOutbox, Refusal, type State } from "../src/index.ts";
+import type { Calls, Facts, Request, Response, Settings } from "./settings.ts";
+
+const ATTEMPTS = 3, MAX_TASK_BYTES = (1 << 24) + 1;
+
+/** The author signed it, but the page was built for another one. */
+class OtherTask extends Error {}
+
+let client: Client, server: string;
+
+async function check({ settings, person }: Calls["check"]["arguments"]): Promise<Calls["check"]["result"]> {
+  const content = await signedTask(), { author, policy, task } = settings;
+  const outbox = person ? await IndexedDbOutbox.open(`shuffledp ${person}`) : undefined;
+  client = await Client.create(content, { author, policy, pins: [task], outbox });
+  server = settings.server;
+  if (client.task.id !== task) throw new OtherTask();
+  return { facts: facts(client, settings), ...(await state()) };
+}
+
+async function signedTask(): Promise<Uint8Array> {
+  const answer = await fetch("task.json", { cache: "no-cache", credentials: "omit" });
+  if (!answer.ok || Number(answer.headers.get("Content-Length") ?? 0) > MAX_TASK_BYTES) throw new Error("the task cannot be loaded");
+  return new Uint8Array(await answer.arrayBuffer());
+}
+
+async function state(): Promise<{ state: State; note: string }> {
+  return { state: await client.state(), note: await client.note() };
+}
+
+/** What becomes of the report: also a final refusal is a state, not a failure. */
+async function send({ token }: Calls["send"]["arguments"]): Promise<Calls["send"]["result"]> {
+  try {
+    await client.send(server, { token: token ?? undefined, patience: { attempts: ATTEMPTS } });
+  } catch (error) {
+    if (!(error instanceof Refusal && error.final)) throw error;
+  }
+  return state();
+}
+
+async function answer({ value }: Calls["answer"]["arguments"], id: number): Promise<Record<string, never>> {
+  await client.report(value, { progress: (done, total) => respond({ id, done, total }) });
+  return {};
+}
+
+function facts({ task, guarantee }: Client, settings: Settings): Facts {
+  const { domain, name, description, categories, interval, minimumUsers } = task;
+  const numbered = domain.kind === "categories" && !domain.names ? { lower: 0, upper: domain.size - 1, whole: true } : null;
+  return {
+    name, description, categories, minimumUsers,
+    interval: interval ? { lower: interval.lower, upper: interval.upper, whole: interval.whole } : numbered,
+    protocol: task.protocolName,
+    epsilon: guarantee.epsilon,
+    delta: guarantee.delta,
+    localEpsilon: Number.isFinite(guarantee.localEpsilon) ? guarantee.localEpsilon : null,
+    opens: +task.opens,
+    closes: +task.closes,
+    messages: task.messagesPerReport,
+    bytes: task.reportSize,
+    sentences: client.explain(settings.language).map(({ text }) => text),
+  };
+}
+
+function respond(response: Response): void {
+  postMessage(response);
+}
+
+function perform(request: Request): Promise<unknown> {
+  switch (request.call) {
+    case "check": return check(request.arguments);
+    case "state": return state();
+    case "answer": return answer(request.arguments, request.id);
+    case "send": return send(request.arguments);
+  }
+}
+
+addEventListener("message", (event: MessageEvent<Request>) => {
+  const { id, call } = event.data;
+  perform(event.data).then(
+    (result) => respond({ id, result }),
+    (error: unknown) => {
+      const refusal = error instanceof Refusal ? error : null;
+      respond({ id, reason: error instanceof OtherTask ? "other-task" : (refusal?.reason ?? (call === "check" ? "unloaded" : "fault")), problem: refusal?.problem ?? "", message: String((error as Error).message) });
+    },
+  );
+});

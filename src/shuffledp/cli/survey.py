@@ -1,0 +1,186 @@
+"""``shuffledp survey``: build a static site on which people answer a task in their browsers, and try it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shuffledp.cli.options import (
+    AuthorOption,
+    HttpOptions,
+    JsonOption,
+    MaxDeltaOption,
+    MaxEpsilonOption,
+    MaxMessagesOption,
+    MinUsersOption,
+    TaskOption,
+    integer,
+    takes_groups,
+)
+from shuffledp.cli.screen import note, note_warnings, plain, print_json, say
+from shuffledp.cli.task_files import errors_in, read_task_bytes, read_verifying_key
+from shuffledp.errors import RefusedError
+from shuffledp.extras import check_extra
+
+survey_app = typer.Typer(help="Survey pages: build a static site for a task, and try it.", no_args_is_help=True)
+
+SiteArgument = Annotated[Path, typer.Argument(metavar="SITE", help="A directory that `survey build` wrote.")]
+
+
+class Language(StrEnum):
+    """The language of the page; name, description and answers are those of the task."""
+
+    EN = "en"
+    DE = "de"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyOptions:
+    """Who asks, and where the page and the servers are."""
+
+    server: Annotated[str, typer.Option("--server", metavar="URL", help="The shuffler: https://shuffler.example.")]
+    asker: Annotated[str, typer.Option("--asker", metavar="NAME", help="Who asks, shown to people.")]
+    analyzer: Annotated[
+        str | None, typer.Option("--analyzer", metavar="URL", help="The analyzer, for the check of host names.")
+    ] = None
+    origin: Annotated[
+        str | None,
+        typer.Option("--origin", metavar="URL", help="Where the page will be served: https://survey.example."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyOptions:
+    """What the page accepts of a task, like a device."""
+
+    max_epsilon: MaxEpsilonOption = 1.0
+    max_delta: MaxDeltaOption = 1e-5
+    min_users: MinUsersOption = 100
+    max_messages: MaxMessagesOption = 1 << 16
+
+
+@survey_app.command("build")
+@takes_groups
+def build_survey(
+    task: TaskOption,
+    author: AuthorOption,
+    parties: PartyOptions,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new directory for the site.")],
+    policy: PolicyOptions,
+    language: Annotated[
+        Language, typer.Option("--language", metavar="LANGUAGE", help="Language of the page: en or de.")
+    ] = Language.EN,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Reports need an enrolment token, which the link of each person has.")
+    ] = False,
+    kiosk: Annotated[
+        bool, typer.Option("--kiosk", help="Several people answer on one device, one after the other.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build a static site that asks the question of a task and sends sealed answers to the shuffler.
+
+    The task is verified, and its id is written into the page, which accepts no other task. Serve the files from a host
+    that neither the shuffler nor the analyzer controls, and list its origin in the settings of the shuffler.
+
+    Example: shuffledp survey build --task task.json --author author.key.pub --server https://shuffler.example
+    --asker "City statistics office" --out site
+    """
+    from shuffledp.collection.device.policy import Policy
+    from shuffledp.collection.survey.site import SERVED, Survey, write_site
+    from shuffledp.collection.task.authentic import authentic_task
+
+    check_extra("collection", "Building a page", "jinja2")
+    key, signed = read_verifying_key(author), read_task_bytes(task)
+    with errors_in(task):
+        verified = authentic_task(signed, key)
+    survey = Survey(
+        signed_task=signed,
+        task=verified,
+        author=key,
+        server=parties.server,
+        asker=parties.asker,
+        analyzer=parties.analyzer or "",
+        origin=parties.origin or "",
+        language=language.value,
+        tokens=tokens,
+        kiosk=kiosk,
+        policy=Policy(**vars(policy)),
+    )
+    contents = write_site(survey, out)
+    served = {name: hashlib.sha256(contents[name]).hexdigest() for name in SERVED}
+    warnings = survey.warnings()
+    if as_json:
+        print_json(
+            {
+                "task": verified.id.hex(),
+                "out": str(out),
+                "files": [{"name": name, "bytes": len(contents[name]), "sha256": served[name]} for name in SERVED],
+                "fingerprint": served["integrity.txt"],
+                "warnings": warnings,
+            }
+        )
+    else:
+        size = sum(len(contents[name]) for name in SERVED)
+        say(f"The survey {plain(verified.name)} is in {out}: {len(SERVED)} files of {size:,} bytes in all.")
+        say(f"Publish its fingerprint, the SHA-256 of integrity.txt: {served['integrity.txt']}")
+        say(f"Try it: shuffledp survey serve {out}")
+    note_warnings(warnings)
+
+
+@survey_app.command("serve")
+def serve_survey(
+    site: SiteArgument,
+    port: Annotated[
+        int, typer.Option("--port", parser=integer, metavar="N", help="Port to listen on; 0 for any.")
+    ] = 8360,
+) -> None:
+    """Serve a site on this machine alone, to try it, with the headers that a real host must send. Ctrl-C ends it.
+
+    Example: shuffledp survey serve site
+    """
+    from shuffledp.collection.survey.serving import SiteServer
+    from shuffledp.collection.survey.site import BuiltSite
+
+    server = SiteServer(BuiltSite.load(site), port)
+    with server.running() as origin:
+        say(f"{origin}/ (Ctrl-C ends it)")
+        note(f'the shuffler must allow this page: origins = ["{origin}"]')
+        try:
+            while True:
+                time.sleep(3600)
+        except KeyboardInterrupt:
+            say("Ended.")
+
+
+@survey_app.command("publish")
+@takes_groups
+def publish_result(
+    site: SiteArgument,
+    server: Annotated[str, typer.Option("--server", metavar="URL", help="The analyzer: https://analyzer.example.")],
+    http: HttpOptions,
+) -> None:
+    """Make the page link to the published result, once the analyzer has one.
+
+    Example: shuffledp survey publish site --server https://analyzer.example
+    """
+    from shuffledp.collection.device import Connection
+    from shuffledp.collection.device.release import FORMS, fetch_release
+    from shuffledp.collection.survey.site import BuiltSite
+
+    built = BuiltSite.load(site)
+    with Connection(server, insecure_http=http.insecure_http, authorities=http.ca) as connection:
+        if fetch_release(connection, built.task) is None:
+            raise RefusedError(
+                "There is no release of this task, or not yet; its round closes at "
+                f"{built.task.closes:%Y-%m-%d %H:%M} UTC."
+            )
+    url = f"{server.rstrip('/')}/v1/releases/{built.task.id.hex()}{FORMS['html']}"
+    built.publish(url)
+    say(f"The page links to {url}. Copy {site / 'result.json'} to its host.")

@@ -1,0 +1,1 @@
+"""Survey pages: static sites on which people answer a task in their browsers."""

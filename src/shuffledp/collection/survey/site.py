@@ -1,0 +1,289 @@
+"""Building of a survey's static site: the page for one verified task, its integrity file, and settings for nginx."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from shuffledp.collection.device.policy import Policy
+from shuffledp.collection.task.authentic import authentic_task
+from shuffledp.collection.task.display_strings import check_string
+from shuffledp.collection.task.task import MAX_TASK_BYTES, Task
+from shuffledp.collection.transport.connection import ServerUrl
+from shuffledp.collection.wire.keys import VerifyingKey, from_base64, to_base64
+from shuffledp.durable_files import read_limited
+from shuffledp.errors import DataError, OutputError, ParameterError, PolicyError
+from shuffledp.output import write_whole
+from shuffledp.pages.assets import read_asset
+from shuffledp.pages.headers import content_security_policy, security_headers
+from shuffledp.pages.rendering import render_page
+
+LANGUAGES = ("en", "de")
+SERVED = {
+    "index.html": "text/html; charset=utf-8",
+    "survey.css": "text/css; charset=utf-8",
+    "survey.js": "text/javascript; charset=utf-8",
+    "survey-worker.js": "text/javascript; charset=utf-8",
+    "survey-worker-chunk.js": "text/javascript; charset=utf-8",
+    "survey-worker-more.js": "text/javascript; charset=utf-8",
+    "task.json": "application/json",
+    "result.json": "application/json",
+    "integrity.txt": "text/plain; charset=utf-8",
+}
+"""The files of a site that are served, and their content types."""
+_ASSETS = tuple(name for name in SERVED if name.endswith((".css", ".js")))
+_CHANGING = ("result.json", "integrity.txt")
+"""Served files that the integrity file does not list."""
+_TRUSTED_TYPES = ("survey",)
+_LONGEST_NAME = 200
+_MAX_FILE_BYTES = 1 << 16
+_PARTIES = {"server": "the shuffler", "origin": "the page", "analyzer": "the analyzer"}
+_HOST = re.compile("[a-z0-9.-]+")
+_SETTINGS = re.compile(r'<script type="application/json" id="settings">(.*?)</script>', re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """A page that asks the question of one task. ``task`` must be the verified task of the bytes ``signed_task``."""
+
+    signed_task: bytes
+    task: Task
+    author: VerifyingKey
+    server: str
+    """URL of the shuffler."""
+    asker: str
+    """Who asks, for the people who answer."""
+    origin: str = ""
+    """Where the page will be served, such as https://survey.example, if known."""
+    analyzer: str = ""
+    """URL of the analyzer, if known; the page sends nothing there."""
+    language: str = "en"
+    tokens: bool = False
+    """Whether a report needs an enrolment token."""
+    kiosk: bool = False
+    """Whether several people answer on one device, one after the other."""
+    policy: Policy = field(default_factory=Policy)
+
+    @classmethod
+    def verified(cls, signed_task: bytes, *, author: VerifyingKey, **options: Any) -> Survey:
+        """A survey of a task that the author signed and whose guarantee holds; ParameterError otherwise."""
+        return cls(signed_task=signed_task, task=authentic_task(signed_task, author), author=author, **options)
+
+    def __post_init__(self) -> None:
+        if self.language not in LANGUAGES:
+            raise ParameterError(f"The language must be one of {', '.join(LANGUAGES)}, not {self.language!r}.")
+        check_string("asker", self.asker, min_length=1, max_length=_LONGEST_NAME, of="a survey")
+        for name in ("server", "origin", "analyzer"):
+            if name == "server" or getattr(self, name):
+                _check_url(name, getattr(self, name))
+        if self.task.protocol.fragile:
+            raise PolicyError(
+                f"With {self.task.protocol.name} a single visitor of the page can change the result arbitrarily; "
+                "choose another protocol for a survey."
+            )
+        self.policy.check(self.task)
+
+    def warnings(self) -> list[str]:
+        """What the author should know before the page is published."""
+        guarantee = self.task.guarantee
+        found = []
+        if not math.isfinite(guarantee.local_epsilon):
+            found.append(
+                "If the shuffler and the analyzer collude, they can learn every answer; the page says so. They must "
+                "be run by different parties."
+            )
+        if guarantee.trust != "local" and guarantee.honest_users == guarantee.users and not self.tokens:
+            found.append(
+                "The guarantee needs every one of the minimum number of reports to be honest, and without tokens "
+                "anyone can send dishonest ones: use tokens, or create the task with an honest fraction below 1."
+            )
+        if self.kiosk and not self.tokens:
+            found.append("On a kiosk without tokens one person can answer several times.")
+        shared = _shared_hosts({"the page": self.origin, "the shuffler": self.server, "the analyzer": self.analyzer})
+        found += [
+            f"{' and '.join(parties)} share the host name {host}: whoever runs it can combine what they see, and one "
+            "that serves the page can read answers."
+            for host, parties in shared.items()
+        ]
+        return found
+
+    def files(self) -> dict[str, bytes]:
+        """The files of the site by name; the same survey always gives the same bytes."""
+        assets = {name: read_asset(name) for name in _ASSETS}
+        texts = _texts(self.language)
+        connect = (_origin_of(self.server),)
+        contents = {
+            "index.html": render_page(
+                "survey.html",
+                language=self.language,
+                policy=content_security_policy(connect=connect, trusted_types=_TRUSTED_TYPES),
+                name=self.task.name,
+                asker=self.asker,
+                texts=texts,
+                integrity={name: _subresource_integrity(content) for name, content in assets.items()},
+                settings=_json_block(self._settings(texts)),
+            ),
+            **assets,
+            "task.json": self.signed_task.removesuffix(b"\n") + b"\n",
+            "result.json": result_document(None),
+        }
+        listed = {name: content for name, content in contents.items() if name not in _CHANGING}
+        contents["integrity.txt"] = "".join(
+            f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(listed.items())
+        ).encode()
+        contents["nginx.conf"] = render_page(
+            "survey.nginx.conf",
+            host=ServerUrl.parse(self.origin).host if self.origin else "survey.example",
+            headers=security_headers(connect=connect, trusted_types=_TRUSTED_TYPES),
+            served=list(SERVED),
+        )
+        return contents
+
+    def _settings(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """What the page needs to know, besides the task itself."""
+        return {
+            "task": self.task.id.hex(),
+            "author": to_base64(self.author.raw),
+            "server": self.server.rstrip("/"),
+            "asker": self.asker,
+            "language": self.language,
+            "tokens": self.tokens,
+            "kiosk": self.kiosk,
+            "policy": {
+                "maxEpsilon": self.policy.max_epsilon,
+                "maxDelta": self.policy.max_delta,
+                "minUsers": self.policy.min_users,
+                "maxMessages": self.policy.max_messages,
+                "maxReportBytes": self.policy.max_report_bytes,
+            },
+            "texts": dict(texts),
+        }
+
+
+def result_document(url: str | None) -> bytes:
+    """The file by which the page learns where the result is published; None while there is none."""
+    return json.dumps({"url": url}).encode() + b"\n"
+
+
+def write_site(survey: Survey, directory: Path) -> dict[str, bytes]:
+    """Write the files of a survey to a new directory, completely or not at all, and return them."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise OutputError(f"{directory} exists and is not an empty directory; name a new one.", path=str(directory))
+    parent = Path(os.path.realpath(directory)).parent
+    if not parent.is_dir():
+        raise OutputError(f"Cannot write {directory}: there is no directory {parent}; create it first.")
+    contents = survey.files()
+    temporary: str | None = None
+    try:
+        temporary = tempfile.mkdtemp(dir=parent, prefix=f".{directory.name}.")
+        for name, content in contents.items():
+            Path(temporary, name).write_bytes(content)
+        Path(temporary).chmod(0o755)
+        os.replace(temporary, directory)  # an empty directory is replaced, any other is not
+        temporary = None
+    except OSError as error:
+        raise OutputError(f"Cannot write {directory}: {error.strerror or error}.", path=str(directory)) from None
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return contents
+
+
+@dataclass(frozen=True)
+class BuiltSite:
+    """A site that was built: its directory, the verified task and the settings of its page."""
+
+    directory: Path
+    task: Task
+    server: str
+
+    @classmethod
+    def load(cls, directory: Path) -> BuiltSite:
+        """Read a site; DataError if a file is missing or differs from the integrity file."""
+        listed = {}
+        integrity = read_limited(directory / "integrity.txt", _MAX_FILE_BYTES, "integrity file")
+        for line in integrity.decode("ascii", "replace").splitlines():
+            digest, _, name = line.partition("  ")
+            listed[name] = digest
+        if set(listed) != set(SERVED) - set(_CHANGING):
+            raise DataError(f"{directory} is not a site of this version; build it again.", path=str(directory))
+        contents = {name: read_limited(directory / name, MAX_TASK_BYTES + 1, "file of a site") for name in listed}
+        for name, content in contents.items():
+            if hashlib.sha256(content).hexdigest() != listed[name]:
+                raise DataError(f"{directory / name} was changed after the site was built; build it again.")
+        try:
+            found = _SETTINGS.search(contents["index.html"].decode())
+            settings = json.loads(found[1]) if found else {}
+            author = VerifyingKey(from_base64(settings["author"], 32))
+            server = settings["server"]
+        except (KeyError, TypeError, ValueError, ParameterError):
+            raise DataError(f"{directory / 'index.html'} is not a page of a survey; build it again.") from None
+        try:
+            return cls(directory, authentic_task(contents["task.json"], author), server)
+        except ParameterError as error:
+            raise DataError(f"{directory / 'task.json'}: {error}") from None
+
+    def headers(self) -> dict[str, str]:
+        """The headers with which its files are served."""
+        return security_headers(connect=(_origin_of(self.server),), trusted_types=_TRUSTED_TYPES)
+
+    def publish(self, url: str | None) -> None:
+        """Make the page link to the published result at this URL, or to none."""
+        write_whole(self.directory / "result.json", result_document(url))
+
+
+def _check_url(name: str, url: str) -> None:
+    """Refuse URLs that a page under a content security policy cannot use, and plain HTTP to other machines."""
+    parsed = ServerUrl.parse(url)
+    if not _HOST.fullmatch(parsed.host):
+        raise ParameterError(f"The URL of {_PARTIES[name]} must have a host name or an IPv4 address, not {url!r}.")
+    if parsed.scheme == "http" and not parsed.is_loopback:
+        raise ParameterError(f"The URL of {_PARTIES[name]} must be https, since it is another machine, not {url!r}.")
+    if name == "origin" and parsed.path:
+        raise ParameterError(f"The origin of the page must have no path, such as https://survey.example, not {url!r}.")
+
+
+def _origin_of(url: str) -> str:
+    parsed = ServerUrl.parse(url)
+    return f"{parsed.scheme}://{parsed.host}" + (f":{parsed.port}" if parsed.port is not None else "")
+
+
+def _shared_hosts(urls: Mapping[str, str]) -> dict[str, list[str]]:
+    """The hosts of several parties, by name."""
+    parties: dict[str, list[str]] = {}
+    for party, url in urls.items():
+        if url:
+            parties.setdefault(ServerUrl.parse(url).host, []).append(party)
+    return {host: names for host, names in parties.items() if len(names) > 1}
+
+
+def _texts(language: str) -> dict[str, str]:
+    texts: dict[str, str] = json.loads(
+        files("shuffledp.pages").joinpath("texts", f"survey.{language}.json").read_bytes()
+    )
+    return texts
+
+
+def _json_block(value: Mapping[str, Any]) -> Any:
+    """JSON for a ``<script>`` element: no character of it can end the element or begin a comment."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704 - escaped above
+
+
+def _subresource_integrity(content: bytes) -> str:
+    return "sha384-" + base64.b64encode(hashlib.sha384(content).digest()).decode()

@@ -1,0 +1,224 @@
+"""A real round for survey pages: both servers, a recording proxy before the shuffler, and the sites of its tasks."""
+
+import http.client
+import json
+import re
+import threading
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import shuffledp as sdp
+from shuffledp.collection.rehearsal import Rehearsal, free_ports
+from shuffledp.collection.survey.serving import SiteServer
+from shuffledp.collection.survey.site import BuiltSite, Survey, write_site
+from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
+
+MODES = ["Walk", "Bicycle", "Bus or tram", "Car"]
+
+
+@dataclass
+class Recorded:
+    method: str
+    path: str
+    headers: dict
+    body: bytes
+    status: int = 0
+
+
+@dataclass
+class Faults:
+    """What the proxy does to reports: the answer of the shuffler is lost, nothing gets through, or a refusal."""
+
+    lose_answers: int = 0
+    down: bool = False
+    problem: tuple[int, str] | None = None
+
+
+class RecordingProxy(ThreadingHTTPServer):
+    """Forwards to the shuffler, and records what browsers send."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, shuffler_port, port=0):
+        super().__init__(("127.0.0.1", port), _Forward)
+        self.shuffler_port, self.faults, self.requests = shuffler_port, Faults(), []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+
+    def handle_error(self, *_):
+        pass
+
+    def reports(self):
+        return [request for request in self.requests if request.method == "POST"]
+
+    def stop(self):
+        self.shutdown()
+        self.server_close()
+
+
+class _Forward(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def _forward(self):
+        proxy, faults = self.server, self.server.faults
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        recorded = Recorded(self.command, self.path, dict(self.headers), body)
+        proxy.requests.append(recorded)
+        if faults.down:
+            self.close_connection = True
+            return
+        origin = self.headers.get("Origin")
+        if self.command == "POST" and faults.problem:
+            recorded.status, name = faults.problem
+            content = json.dumps({"type": f"urn:shuffledp:problem:{name}", "title": name}).encode()
+            self._answer(
+                recorded.status,
+                {"Content-Type": "application/problem+json", "Access-Control-Allow-Origin": origin},
+                content,
+            )
+            return
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.shuffler_port, timeout=60)
+        with closing(connection):
+            forwarded = {key: value for key, value in self.headers.items() if key != "Host"}
+            connection.request(self.command, self.path, body, forwarded)
+            answer = connection.getresponse()
+            content, recorded.status = answer.read(), answer.status
+        if self.command == "POST" and faults.lose_answers:
+            faults.lose_answers -= 1
+            faults.down = faults.lose_answers == 0
+            self.close_connection = True
+            return
+        dropped = ("connection", "transfer-encoding", "content-length")
+        self._answer(
+            answer.status, {key: value for key, value in answer.getheaders() if key.lower() not in dropped}, content
+        )
+
+    def _answer(self, status, headers, content):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if status != 204:
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_OPTIONS = _forward  # noqa: N815
+
+
+@dataclass
+class Round:
+    """Servers that run, the port of the page, and the keys with which tasks are signed."""
+
+    rehearsal: Rehearsal
+    proxy: RecordingProxy
+    port: int
+    author: SigningKey = field(init=False)
+
+    def __post_init__(self):
+        self.author = SigningKey.load(self.rehearsal.directory / "author.key")
+
+    @classmethod
+    def prepare(cls, directory):
+        (port,) = free_ports(1)
+        rehearsal = Rehearsal.prepare(
+            directory,
+            kind=sdp.find("histogram", "correlated-noise"),
+            settings={"users": 100, "categories": sdp.Categories.of(MODES)},
+            epsilon=6.0,
+            delta=1e-6,
+            name="How people get to work",
+            description="How did you get to work today?",
+            origins=[f"http://127.0.0.1:{port}"],
+        )
+        return cls(rehearsal, RecordingProxy(rehearsal.shuffler_port), port)
+
+    def task(
+        self,
+        protocol="histogram/uniform-blanket",
+        *,
+        users=100,
+        epsilon=1.0,
+        delta=1e-6,
+        served=False,
+        domain=None,
+        **changes,
+    ):
+        """A task of the same parties, signed; a shuffler that starts later serves it."""
+        question, short = protocol.split("/")
+        settings = {
+            "count": {},
+            "histogram": {"categories": sdp.Categories.of(MODES)},
+            "sum": {"domain": sdp.Interval(0.0, 120.0, True)},
+            "quantiles": {"domain": sdp.Bins(0.0, 120.0, 16)},
+        }[question] | (domain or {})
+        now = datetime.now(UTC).replace(microsecond=0)
+        fields = {
+            "name": "How people get to work",
+            "description": "How did you get to work today?",
+            "population": "rehearsal",
+            "opens": now - timedelta(minutes=1),
+            "closes": now + timedelta(hours=1),
+            "analyzer": SealingKey.load(self.rehearsal.directory / "analyzer.key").public,
+            "shuffler": SigningKey.load(self.rehearsal.directory / "shuffler.key").public,
+        }
+        signed = Task.create(
+            kind=sdp.find(question, short),
+            settings={"users": users, **settings},
+            epsilon=epsilon,
+            delta=delta,
+            maximum_users=10 * users,
+            **(fields | changes),
+        ).signed(self.author)
+        if served:
+            (self.rehearsal.directory / "tasks" / f"{signed.task.id.hex()}.json").write_bytes(signed.to_bytes())
+        return signed
+
+    def accepted(self):
+        """Reports of all tasks that the shuffler has stored."""
+        text = self._get("/metrics")[1].decode()
+        found = re.search(r'^shuffledp_shuffler_reports_total\{status="201"\} ([0-9.]+)$', text, re.MULTILINE)
+        return int(float(found[1])) if found else 0
+
+    def _get(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.rehearsal.shuffler_port, timeout=60)
+        with closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def survey(self, signed, **options):
+        """The survey of a task, which sends to the proxy."""
+        return Survey.verified(
+            signed.to_bytes(),
+            author=self.author.public,
+            server=self.proxy.url,
+            asker="City statistics office",
+            policy=sdp.collection.Policy(max_epsilon=6.0),
+            **options,
+        )
+
+    def site(self, signed, directory, **options):
+        """Build the site of a task, and a server for it that is not started."""
+        write_site(self.survey(signed, **options), directory)
+        return SiteServer(BuiltSite.load(directory), self.port)
+
+
+def forged(signed, key, **claim):
+    """The bytes of a task whose claim was changed, signed again by a key."""
+    document = signed.task.to_document()
+    document["guarantee"] |= claim
+    return resigned(document, key)
+
+
+def resigned(document, key):
+    signature = key.sign(b"shuffledp task v1\n" + canonical(document))
+    return canonical({"task": document, "author": key.public.id, "signature": to_base64(signature)})

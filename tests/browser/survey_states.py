@@ -1,0 +1,104 @@
+"""Every state of the survey page, brought about by a scripted worker in place of the client."""
+
+import json
+import time
+from dataclasses import dataclass, field
+
+HOUR = 3_600_000
+NOW = 1000 * int(time.time())
+FACTS = {
+    "name": "How people get to work",
+    "description": "How did you get to work today?",
+    "categories": ["Walk", "Bicycle", "Bus or tram", "Car"],
+    "interval": None,
+    "protocol": "histogram/correlated-noise",
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "minimumUsers": 1000,
+    "localEpsilon": None,
+    "opens": NOW - HOUR,
+    "closes": NOW + 48 * HOUR,
+    "messages": 777,
+    "bytes": 39_680,
+    "sentences": [
+        "Your answer is put into a sealed envelope, together with 776 more envelopes.",
+        "That you took part is not hidden.",
+    ],
+}
+CHECKED = {"result": {"facts": FACTS, "state": "none", "note": ""}}
+
+
+def checked(state="none", note="", **facts):
+    return {"result": {"facts": FACTS | facts, "state": state, "note": note}}
+
+
+def refusal(reason, problem=""):
+    return {"reason": reason, "problem": problem, "message": f"the server refused the report ({problem})"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the worker answers to each call (without an answer it hangs), what is done, and the resulting state."""
+
+    state: str
+    answers: dict = field(default_factory=dict)
+    submit: bool = False
+    choose: bool = False
+    options: dict = field(default_factory=dict)
+
+
+SENT = {"check": CHECKED, "answer": {"result": {}}}
+CASES = {
+    "checking": Case("checking"),
+    "question": Case("question", {"check": CHECKED}),
+    "question-count": Case("question", {"check": checked(categories=None)}),
+    "question-select": Case("question", {"check": checked(categories=[f"District {n}" for n in range(40)])}),
+    "question-number": Case(
+        "question", {"check": checked(categories=None, interval={"lower": 0, "upper": 120, "whole": True})}
+    ),
+    "question-code": Case("question", {"check": CHECKED}, options={"tokens": True}),
+    "question-long": Case(
+        "question",
+        {"check": checked(name="N" * 300, categories=["Donaudampfschifffahrt" * 9, "a b " * 50, "בא לעבודה ברגל"])},
+    ),
+    "error": Case("question", {"check": CHECKED}, submit=True),
+    "error-number": Case(
+        "question", {"check": checked(categories=None, interval={"lower": 0, "upper": 9, "whole": False})}, submit=True
+    ),
+    "sealing": Case("sealing", {"check": CHECKED, "answer": {"done": 300, "total": 777}}, choose=True, submit=True),
+    "waiting": Case("waiting", SENT | {"send": refusal("unreachable")}, choose=True, submit=True),
+    "delivered": Case("delivered", {"check": checked("delivered")}),
+    "delivered-kiosk": Case("delivered", {"check": checked("delivered")}, options={"kiosk": True}),
+    "early": Case("closed", {"check": checked(opens=NOW + HOUR)}),
+    "closed": Case("closed", {"check": checked(closes=NOW - 1)}),
+    "closed-pending": Case("closed", {"check": checked("closed", "410 closed")}),
+    "refused": Case("refused", {"check": checked("refused", "422 malformed")}),
+    "refused-token": Case(
+        "refused", {"check": checked("pending"), "send": refusal("refused", "token-spent")}, options={"tokens": True}
+    ),
+    "refused-now": Case("refused", {"check": checked("pending"), "send": refusal("refused", "origin-not-allowed")}),
+    "untrusted": Case("untrusted", {"check": refusal("bad-guarantee")}),
+    "unsupported": Case("unsupported", {"check": refusal("no-x25519")}),
+    "unsupported-storage": Case("unsupported", {"check": refusal("no-storage")}),
+    "broken": Case("broken", {"check": refusal("unloaded")}),
+}
+
+
+def scripted_worker(case):
+    return (
+        f"const answers = {json.dumps(case.answers)};"
+        "onmessage = ({ data: { id, call } }) => { if (answers[call]) postMessage({ id, ...answers[call] }); };"
+    )
+
+
+def bring_about(page, origin, case):
+    """Open the page in a state; the scripted worker must be routed before."""
+    page.goto(origin)
+    if case.submit:
+        page.wait_for_selector("form")
+        if case.choose:
+            page.locator("input").first.check()
+        page.locator("form button").click()
+    page.wait_for_function("(state) => document.body.dataset.state === state", arg=case.state)
+    if case.state == "waiting":
+        page.wait_for_selector("button:not([hidden])")

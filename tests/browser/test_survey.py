@@ -1,0 +1,474 @@
+"""The survey page in a real Chromium, with real servers: what it sends, to whom, how often; and what it must not do."""
+
+import math
+import re
+from contextlib import contextmanager
+
+import pytest
+from survey_rounds import MODES, Round, forged, resigned
+
+import shuffledp as sdp
+from shuffledp.collection.device import Connection
+from shuffledp.collection.device.simulation import Devices
+from shuffledp.collection.wire.formats import ReportFormat
+
+ANSWERS = {
+    "count/correlated-noise": ["Yes", "No"],
+    "histogram/balcer-cheu": MODES,
+    "sum/privacy-blanket": ["0", "120", "57"],
+    "quantiles/uniform-blanket": ["0", "120", "57.5"],
+}
+VIOLATIONS = """
+document.addEventListener("securitypolicyviolation", (event) => {
+  console.error("violation", event.violatedDirective, event.blockedURI);
+});
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    return Round.prepare(tmp_path_factory.mktemp("round"))
+
+
+@pytest.fixture(scope="module")
+def histogram(prepared):
+    return prepared.task(served=True)
+
+
+@pytest.fixture(scope="module")
+def sized(prepared):
+    """One task of each kind of question."""
+    return {protocol: prepared.task(protocol, users=200, served=True) for protocol in ANSWERS}
+
+
+@pytest.fixture(scope="module")
+def servers(prepared, histogram, sized):
+    with prepared.rehearsal.servers():
+        yield prepared
+    prepared.proxy.stop()
+
+
+@pytest.fixture
+def collection(servers):
+    """The servers, with a proxy that has recorded nothing and has no faults."""
+    servers.proxy.requests.clear()
+    servers.proxy.faults.lose_answers, servers.proxy.faults.down, servers.proxy.faults.problem = 0, False, None
+    return servers
+
+
+class Watcher:
+    """All requests and complaints of a browser context."""
+
+    def __init__(self, context, allowed):
+        self.allowed, self.requests, self.complaints = allowed, [], []
+        context.on("request", lambda request: self.requests.append(request.url))
+        context.on("console", lambda message: self._hear(message.text))
+        context.on("weberror", lambda error: self.complaints.append(str(error.error)))
+        context.add_init_script(VIOLATIONS)
+
+    def _hear(self, text):
+        if re.search("violation|Content Security Policy|Trusted|Refused to", text):
+            self.complaints.append(text)
+
+    def outside(self):
+        return [url for url in self.requests if not url.startswith(self.allowed)]
+
+    def check(self):
+        assert self.outside() == []
+        assert self.complaints == []
+
+
+@pytest.fixture
+def watch(collection):
+    """Start watching a context: it must contact only the page and the shuffler, and violate no policy."""
+    watchers = []
+
+    def start(context):
+        allowed = (f"http://127.0.0.1:{collection.port}/", f"{collection.proxy.url}/v1/tasks/", "data:")
+        watchers.append(Watcher(context, allowed))
+        return watchers[-1]
+
+    yield start
+    for watcher in watchers:
+        watcher.check()
+
+
+@contextmanager
+def served(collection, signed, tmp_path, *, replace_task=None, **options):
+    server = collection.site(signed, tmp_path / f"site-{len(list(tmp_path.iterdir()))}", **options)
+    if replace_task is not None:
+        (server.site.directory / "task.json").write_bytes(replace_task)
+    with server.running() as origin:
+        yield origin, server.site
+
+
+def state(page, *names):
+    page.wait_for_function("(names) => names.includes(document.body.dataset.state)", arg=list(names))
+    return page.evaluate("document.body.dataset.state")
+
+
+def choose(page, label):
+    state(page, "question")
+    page.get_by_role("radio", name=label, exact=True).check()
+    page.get_by_role("button").click()
+
+
+def test_a_release_of_answers_from_the_page(collection, context, watch, tmp_path):
+    """Seven people answer on a kiosk, 93 on simulated devices; the noise is so small that one wrong label shows."""
+    watch(context)
+    rehearsal, truth = collection.rehearsal, dict.fromkeys(MODES, 0)
+    devices = ["Walk"] * 40 + ["Car"] * 53
+    summary = Devices(rehearsal.task.task, devices, connect=lambda: Connection(rehearsal.shuffler_url)).report()
+    assert summary.delivered == len(devices)
+    page, answers = context.new_page(), ["Bicycle"] * 4 + ["Walk", "Bus or tram", "Car"]
+    with served(collection, rehearsal.task, tmp_path, kiosk=True) as (origin, _):
+        page.goto(origin)
+        for answer in answers:
+            choose(page, answer)
+            state(page, "delivered")
+            page.get_by_role("button", name="Next person").click()
+            page.wait_for_load_state()
+    for answer in devices + answers:
+        truth[answer] += 1
+    release = rehearsal.release()
+
+    def within_five_errors(expected):
+        off = [
+            abs(count - expected[name]) for name, count in zip(release["categories"], release["counts"], strict=True)
+        ]
+        return all(error <= 5 * scale for error, scale in zip(off, release["standard_errors"], strict=True))
+
+    assert release["reports"] == 100
+    assert release["messages"]["rejected"] == 0
+    assert within_five_errors(truth)
+    shifted = truth | {"Bicycle": truth["Bicycle"] - 4, "Walk": truth["Walk"] + 4}  # a page that sends the first answer
+    assert not within_five_errors(shifted)
+    bodies = [request.body for request in collection.proxy.reports()]
+    assert len(set(bodies)) == len(answers)
+    assert {len(body) for body in bodies} == {ReportFormat.of(rehearsal.task.task).size}
+
+
+@pytest.mark.parametrize("protocol", ANSWERS)
+def test_every_answer_has_the_same_size(collection, sized, context, watch, tmp_path, protocol):
+    watch(context)
+    signed, answers = sized[protocol], ANSWERS[protocol]
+    page = context.new_page()
+    with served(collection, signed, tmp_path, kiosk=True) as (origin, _):
+        page.goto(origin)
+        for answer in answers:
+            state(page, "question")
+            if protocol.startswith(("sum", "quantiles")):
+                page.get_by_label("How did you get").fill(answer)
+                page.get_by_role("button").click()
+            else:
+                choose(page, answer)
+            state(page, "delivered")
+            page.get_by_role("button", name="Next person").click()
+            page.wait_for_load_state()
+    sent = [
+        (len(report.body), report.headers["Content-Length"], report.status) for report in collection.proxy.reports()
+    ]
+    size = ReportFormat.of(signed.task).size
+    assert sent == [(size, str(size), 201)] * len(answers)
+    assert len({report.body for report in collection.proxy.reports()}) == len(answers)
+
+
+def test_the_same_bytes_after_a_lost_answer(collection, histogram, context, watch, tmp_path):
+    watch(context)
+    before = collection.accepted()
+    collection.proxy.faults.lose_answers = (
+        1  # the shuffler has the report, the page does not know it; then nothing works
+    )
+    with served(collection, histogram, tmp_path) as (origin, _):
+        page = context.new_page()
+        page.goto(origin)
+        choose(page, "Car")
+        state(page, "waiting")
+        page.get_by_role("button", name="Send now").wait_for()
+        assert "cannot be counted twice" in page.locator("main").inner_text()
+        page.close()
+        collection.proxy.faults.down = False
+        again = context.new_page()
+        again.goto(origin)
+        assert state(again, "delivered", "refused", "closed") == "delivered"
+        again.reload()
+        assert state(again, "delivered", "question") == "delivered"
+        assert again.locator("form").count() == 0
+        reports = collection.proxy.reports()
+        assert len(reports) >= 2
+        assert {report.status for report in reports} - {0} == {200, 201}
+        assert len({report.body for report in reports}) == 1
+        assert collection.accepted() == before + 1
+        other = context.browser.new_context()  # another device: the bytes differ, though the answer is the same
+        page = other.new_page()
+        page.goto(origin)
+        choose(page, "Car")
+        state(page, "delivered")
+        other.close()
+    assert len({report.body for report in collection.proxy.reports()}) == 2
+    assert collection.accepted() == before + 2
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_two_tabs_at_once_make_one_report(collection, histogram, browser, watch, tmp_path, devices):
+    """With two devices the same test sees two reports: it can tell them apart."""
+    before = collection.accepted()
+    contexts = [browser.new_context() for _ in range(devices)]
+    for context in contexts:
+        watch(context)
+    with served(collection, histogram, tmp_path) as (origin, _):
+        pages = [contexts[0].new_page(), contexts[-1].new_page()]
+        for page, answer in zip(pages, ("Walk", "Car"), strict=True):
+            page.goto(origin)
+            state(page, "question")
+            page.get_by_role("radio", name=answer).check()
+        for page in pages:
+            page.evaluate("() => { setTimeout(() => document.querySelector('form').requestSubmit(), 300); }")
+        assert [state(page, "delivered", "refused", "broken") for page in pages] == ["delivered"] * 2
+    for context in contexts:
+        context.close()
+    assert len({report.body for report in collection.proxy.reports()}) == devices
+    assert collection.accepted() == before + devices
+
+
+class TestNotTrusted:
+    def shown(self, collection, context, tmp_path, signed, **options):
+        with served(collection, signed, tmp_path, **options) as (origin, _):
+            page = context.new_page()
+            page.goto(origin)
+            return state(page, "untrusted", "question", "broken"), page.locator("main").inner_text()
+
+    def test_a_good_task_is_asked(self, collection, histogram, context, watch, tmp_path):
+        watch(context)
+        assert self.shown(collection, context, tmp_path, histogram)[0] == "question"
+
+    @pytest.mark.parametrize(
+        ("reason", "replaced"),
+        [
+            ("bad-guarantee", lambda servers, signed: forged(signed, servers.author, epsilon="0.01")),
+            (
+                "unknown-author",
+                lambda servers, signed: resigned(signed.task.to_document(), sdp.collection.SigningKey.create()),
+            ),
+            ("bad-signature", lambda _, signed: signed.to_bytes().replace(b"How did you", b"Why did you")),
+            ("other-task", lambda servers, _: servers.task(name="Another question").to_bytes()),
+            ("not-canonical", lambda *_: b"<html>404</html>"),
+        ],
+    )
+    def test_sends_nothing(self, collection, histogram, context, watch, tmp_path, reason, replaced):
+        watch(context)
+        task = replaced(collection, histogram)
+        shown, text = self.shown(collection, context, tmp_path, histogram, replace_task=task)
+        assert shown == "untrusted"
+        assert f"What failed: {reason}" in text
+        assert "Nothing was sent" in text
+        assert collection.proxy.requests == []
+
+    def test_invisible_characters_in_a_signed_task(self, collection, histogram, context, watch, tmp_path):
+        watch(context)
+        document = histogram.task.to_document() | {"name": "safe \N{RIGHT-TO-LEFT OVERRIDE}evas"}
+        shown, text = self.shown(
+            collection, context, tmp_path, histogram, replace_task=resigned(document, collection.author)
+        )
+        assert shown == "untrusted"
+        assert "malformed" in text
+
+
+def test_hostile_strings_of_a_task(collection, context, watch, tmp_path):
+    watch(context)
+    dialogs = []
+    name, description = '<img src=x onerror="alert(1)">', "</title></script><script>alert(2)</script>"
+    answers = ["<b>bold</b>", '"><svg onload=alert(3)>', "{users}", "אוטובוס (bus)"]
+    signed = collection.task(name=name, description=description, domain={"categories": sdp.Categories.of(answers)})
+    page = context.new_page()
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    with served(collection, signed, tmp_path, language="de") as (origin, _):
+        page.goto(origin)
+        state(page, "question")
+        assert page.title() == name
+        assert page.locator("h1").inner_text() == name
+        assert page.locator("legend").inner_text() == description
+        assert page.locator("label").all_inner_texts() == answers
+        assert (
+            page.evaluate("document.querySelectorAll('img, svg, b, script:not([id=settings]):not([src])').length") == 0
+        )
+        assert page.evaluate("[...document.querySelectorAll('label bdi')].every((e) => e.childElementCount === 0)")
+    assert dialogs == []
+
+
+def test_other_origins_cannot_report(collection, histogram, context, page, site, tmp_path):
+    """A page of another origin makes browsers send a valid report: only that of the listed page may be counted."""
+    report = sdp.collection.sealed_report(histogram.task, "Walk")
+    url = f"{collection.rehearsal.shuffler_url}/v1/tasks/{histogram.task.id.hex()}/reports"
+    send = """async ([url, bytes, mode, type]) => {
+      const body = new Blob([new Uint8Array(bytes)], type ? { type } : {});
+      try {
+        const answer = await fetch(url, { method: "POST", mode, body });
+        return answer.type + " " + answer.status;
+      } catch {
+        return "blocked";
+      }
+    }"""
+    before = collection.accepted()
+    attempts = [
+        ("no-cors", ""),
+        ("no-cors", "text/plain"),
+        ("no-cors", "application/octet-stream"),
+        ("cors", "application/octet-stream"),
+        ("cors", "text/plain"),
+    ]
+    page.goto(site[1])
+    outcomes = [page.evaluate(send, [url, list(report), mode, kind]) for mode, kind in attempts]
+    assert outcomes == ["opaque 0", "opaque 0", "opaque 0", "blocked", "blocked"]
+    beacon = "([url, bytes]) => navigator.sendBeacon(url, new Blob([new Uint8Array(bytes)], { type: 'text/plain' }))"
+    assert page.evaluate(beacon, [url, list(report)])
+    page.wait_for_timeout(300)
+    assert collection.accepted() == before
+    with served(collection, histogram, tmp_path) as (origin, _):
+        listed = context.new_page()
+        listed.goto(origin)
+        state(listed, "question")
+        through_proxy = url.replace(collection.rehearsal.shuffler_url, collection.proxy.url)
+        assert listed.evaluate(send, [through_proxy, list(report), "cors", "application/octet-stream"]) == "cors 201"
+    assert collection.accepted() == before + 1
+
+
+def test_the_watcher_sees_other_requests_and_violations(collection, histogram, context, site, tmp_path):
+    watcher = Watcher(context, (f"http://127.0.0.1:{collection.port}/",))
+    with served(collection, histogram, tmp_path) as (origin, _):
+        page = context.new_page()
+        page.goto(origin)
+        state(page, "question")
+        watcher.check()
+        page.evaluate("(url) => fetch(url).catch(() => {})", site[1])
+        assert any("connect-src" in complaint for complaint in watcher.complaints)
+        watcher.complaints.clear()
+        page.evaluate("() => { try { document.body.innerHTML = '<b>x</b>'; } catch { } }")
+        assert any("Trusted" in complaint for complaint in watcher.complaints)
+        assert page.locator("b").count() == 0
+        choose(page, "Walk")
+        state(page, "delivered")
+    assert any(url.startswith(collection.proxy.url) for url in watcher.outside())  # requests of the worker are seen too
+
+
+def test_the_task_is_small_and_the_result_is_linked(collection, histogram, context, watch, tmp_path):
+    watch(context)
+    with served(collection, histogram, tmp_path) as (origin, site):
+        page = context.new_page()
+        page.goto(origin)
+        choose(page, "Walk")
+        state(page, "delivered")
+        page.get_by_text("Then the result is published").wait_for()
+        assert page.locator("a").count() == 0
+        site.publish("javascript:alert(1)")
+        page.reload()
+        page.get_by_text("Then the result is published").wait_for()
+        assert page.locator("a").count() == 0
+        site.publish("https://analyzer.example/v1/releases/0/page")
+        page.reload()
+        link = page.get_by_role("link", name="See the published result")
+        link.wait_for()
+        assert link.get_attribute("href") == "https://analyzer.example/v1/releases/0/page"
+
+
+class TestTokens:
+    TOKEN = "a-token-of-the-invitation-0001"
+
+    def test_leaves_the_address_and_is_sent(self, collection, histogram, context, watch, tmp_path):
+        watch(context)
+        with served(collection, histogram, tmp_path, tokens=True) as (origin, _):
+            page = context.new_page()
+            page.goto(f"{origin}/#t={self.TOKEN}")
+            state(page, "question")
+            assert page.url == f"{origin}/"
+            assert page.locator("#code").count() == 0
+            collection.proxy.faults.down = True
+            choose(page, "Walk")
+            page.get_by_role("button", name="Send now").wait_for()
+            page.close()
+            collection.proxy.faults.down, collection.proxy.faults.problem = False, (403, "token-spent")
+            page = context.new_page()
+            page.goto(origin)  # without the token in the address
+            assert state(page, "refused", "delivered") == "refused"
+            assert "has been used already" in page.locator("main").inner_text()
+            collection.proxy.faults.problem = None
+            page.get_by_label("Enter another code").fill("short")
+            page.get_by_role("button").click()
+            assert "at least 16 characters" in page.get_by_role("alert").inner_text()
+            page.get_by_label("Enter another code").fill("another-token-of-the-invitation")
+            page.get_by_role("button").click()
+            state(page, "delivered")
+            assert page.evaluate("localStorage.length") == 0
+        sent = [report.headers.get("Authorization") for report in collection.proxy.reports()]
+        assert set(sent[:-1]) == {f"Bearer {self.TOKEN}"}
+        assert sent[-1] == "Bearer another-token-of-the-invitation"
+        assert all(self.TOKEN not in request.path for request in collection.proxy.requests)
+
+    def test_is_asked_for_if_the_address_has_none(self, collection, histogram, context, watch, tmp_path):
+        watch(context)
+        with served(collection, histogram, tmp_path, tokens=True) as (origin, _):
+            page = context.new_page()
+            page.goto(origin)
+            choose(page, "Walk")
+            assert "code from your invitation" in page.get_by_role("alert").inner_text()
+            assert page.evaluate("document.activeElement.id") == "code"
+            page.get_by_label("Your code").fill(self.TOKEN)
+            page.get_by_role("button").click()
+            state(page, "delivered")
+        assert [report.headers.get("Authorization") for report in collection.proxy.reports()] == [
+            f"Bearer {self.TOKEN}"
+        ]
+
+
+def test_the_server_refuses_for_good(collection, histogram, context, watch, tmp_path):
+    watch(context)
+    collection.proxy.faults.problem = (410, "full")
+    with served(collection, histogram, tmp_path) as (origin, _):
+        page = context.new_page()
+        page.goto(origin)
+        choose(page, "Walk")
+        assert state(page, "closed", "refused", "delivered") == "closed"
+        assert "was not counted" in page.locator("main").inner_text()
+        sent = len(collection.proxy.reports())
+        page.reload()
+        assert state(page, "closed", "question") == "closed"
+    assert sent == len(collection.proxy.reports()) == 1
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("protocol", ["histogram/balcer-cheu", "histogram/k-rr", "histogram/solh"])
+def test_the_sentences_state_the_numbers_of_the_task(collection, context, watch, tmp_path, protocol, language):
+    """Factors are not below e^epsilon, and 1 in N is not below delta; both by at most 1 percent."""
+    watch(context)
+    signed = collection.task(protocol, users=1234, epsilon=0.987, delta=3.3e-7)
+    with served(collection, signed, tmp_path, language=language) as (origin, _):
+        page = context.new_page()
+        page.goto(origin)
+        state(page, "question")
+        sentences = page.locator("section li").all_inner_texts()
+        page.locator("summary").click()
+        facts = page.locator("dl").inner_text()
+    guarantee = signed.task.guarantee
+    text = " ".join(sentences)
+    if language == "de":
+        text = re.sub(r"(?<=\d),(?=\d)", "#", text).replace(".", "").replace("#", ".")
+    text = re.sub(r"(?<=\d),(?=\d\d\d)", "", text)
+
+    def is_bound(shown, exact):
+        return exact <= shown <= 1.01 * exact
+
+    factor = {"en": "factor of at most ", "de": "Faktor "}[language]
+    factors = [float(number) for number in re.findall(factor + r"([\d.]*\d)", text)]
+    exact = [math.exp(guarantee.epsilon)]
+    if math.isfinite(guarantee.local_epsilon):
+        exact.insert(0, math.exp(guarantee.local_epsilon))
+    assert len(factors) == len(exact)
+    assert all(map(is_bound, factors, exact))
+    assert not is_bound(math.floor(100 * exact[-1]) / 100, exact[-1])  # rounding to the wrong side
+    colluding = {"en": "they can learn your answer", "de": "können sie Ihre Antwort erfahren"}[language]
+    assert (colluding in text) == (not math.isfinite(guarantee.local_epsilon))
+    if guarantee.trust != "local":
+        odds = float(re.search({"en": r"1 in (\d+)", "de": r"1 zu (\d+)"}[language], text)[1])
+        assert is_bound(1 / odds, guarantee.delta)
+        assert f"{guarantee.honest_users}" in text
+    assert signed.task.id.hex() in facts

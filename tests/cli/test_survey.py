@@ -1,0 +1,95 @@
+"""``shuffledp survey``: sites are built, tried and linked to results; bad input gets one line, nothing half-written."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from shuffledp.collection.survey.site import SERVED
+
+
+@pytest.fixture
+def task(shuffledp, tmp_path):
+    for role in ("author", "shuffler", "analyzer"):
+        assert shuffledp("keys", "create", role, "--out", f"{role}.key").status == 0
+    create = "task create histogram --name Commuting --population city --domain bus,bike,car --epsilon 1 --delta 1e-6"
+    keys = "--author author.key --analyzer analyzer.key.pub --shuffler shuffler.key.pub"
+    made = shuffledp(*create.split(), "--users", 1000, "--closes", "2h", *keys.split(), "--out", "task.json")
+    assert made.status == 0
+    return tmp_path / "task.json"
+
+
+BUILD = [
+    *("survey", "build", "--task", "task.json", "--author", "author.key.pub"),
+    *("--server", "https://shuffler.example", "--asker", "City"),
+]
+OUT = ["--out", "site"]
+
+
+def test_build(shuffledp, task, tmp_path):
+    done = shuffledp(*BUILD, *OUT)
+    assert done.status == 0
+    fingerprint = re.search("[0-9a-f]{64}", done.out.replace("\n", ""))[0]
+    built = shuffledp(*BUILD, "--out", "again", "--json")
+    assert built.json["fingerprint"] == fingerprint  # the same site
+    assert [file["name"] for file in built.json["files"]] == list(SERVED)
+    assert len(built.json["warnings"]) == 2
+    assert "warning: " in built.err
+
+
+def test_documented_json(shuffledp, task):
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    section = re.search(r"^### JSON of `survey build`\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL)[1]
+    document = shuffledp(*BUILD, *OUT, "--json").json
+    keys = {key for key in document if key != "files"} | {f"files[].{key}" for key in document["files"][0]}
+    assert set(re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)) == keys
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--max-epsilon", 0.5], "allows epsilon = 0.5"),
+        (["--server", "http://shuffler.example"], "shuffler must be https"),
+        (["--server", "shuffler"], "not a valid server URL"),
+        (["--asker", "  "[:0]], "1 to 200 characters"),
+        (["--language", "fr"], "language"),
+        (["--author", "shuffler.key.pub"], "not signed by a key"),
+        (["--task", "author.key.pub"], "author.key.pub"),
+        (["--task", "missing.json"], "missing.json"),
+        (["--out", "no/site"], "create it first"),
+        (["--out", "task.json"], "not an empty directory"),
+    ],
+)
+def test_refused(shuffledp, task, tmp_path, options, message):
+    before = set(tmp_path.iterdir())
+    failed = shuffledp(*BUILD, *OUT, *options)
+    assert failed.status in (1, 2)
+    assert message in failed.error
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_publish_without_a_release(shuffledp, task):
+    shuffledp(*BUILD, *OUT)
+    failed = shuffledp("survey", "publish", "site", "--server", "http://127.0.0.1:9")
+    assert failed.status == 1
+    assert "cannot be reached" in failed.error
+    assert json.loads((task.parent / "site" / "result.json").read_bytes()) == {"url": None}
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_serve(shuffledp, task, stop):
+    shuffledp(*BUILD, *OUT)
+    command = [sys.executable, "-m", "shuffledp", "survey", "serve", str(task.parent / "site"), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        address = re.match(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())[0]
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            assert b"Commuting" in answer.read()
+        process.send_signal(stop)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "Ended.\n")
+    assert f'origins = ["{address.rstrip("/")}"]' in err.replace("\n", " ")

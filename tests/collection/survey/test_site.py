@@ -1,0 +1,270 @@
+"""Sites of surveys: what is written into the page, what is refused, warnings, integrity, and how they are served."""
+
+import hashlib
+import html
+import http.client
+import json
+import re
+import subprocess
+from contextlib import closing
+from html.parser import HTMLParser
+
+import pytest
+
+import shuffledp as sdp
+from shuffledp.collection.device.policy import Policy
+from shuffledp.collection.survey.serving import SiteServer
+from shuffledp.collection.survey.site import LANGUAGES, SERVED, BuiltSite, Survey, write_site
+from shuffledp.collection.wire.keys import SigningKey, to_base64
+from shuffledp.errors import DataError, OutputError, ParameterError, PolicyError
+from shuffledp.pages.headers import security_headers
+
+SERVER = "https://shuffler.example"
+
+
+@pytest.fixture(scope="module")
+def signed(parties):
+    return parties.task("histogram/uniform-blanket").signed(parties.author)
+
+
+@pytest.fixture
+def survey(parties, signed):
+    def make(task=None, **options):
+        content = (task or signed).to_bytes()
+        given = {"server": SERVER, "asker": "City"} | options
+        return Survey.verified(content, author=parties.author.public, **given)
+
+    return make
+
+
+class Settings(HTMLParser):
+    """The settings of a page, read as a browser reads them."""
+
+    def __init__(self, content):
+        super().__init__()
+        self.reading, self.text, self.tags = False, "", []
+        self.feed(content.decode())
+        self.settings = json.loads(self.text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.reading = dict(attributes).get("id") == "settings"
+
+    def handle_endtag(self, tag):
+        self.reading = False
+
+    def handle_data(self, data):
+        self.text += data if self.reading else ""
+
+
+def test_the_page_pins_the_task_the_author_and_its_files(survey, signed, parties):
+    files = survey().files()
+    settings = Settings(files["index.html"]).settings
+    assert settings["task"] == signed.task.id.hex()
+    assert settings["author"] == to_base64(parties.author.public.raw)
+    assert settings["server"] == SERVER
+    assert files["task.json"].removesuffix(b"\n") == signed.to_bytes()
+    page = files["index.html"].decode()
+    for name in ("survey.js", "survey.css"):
+        assert re.search(rf'(src|href)="{name}" integrity="sha384-[A-Za-z0-9+/=]+"', page)
+    assert f"connect-src 'self' {SERVER};" in html.unescape(page)
+    assert "unsafe" not in page
+    assert json.loads(files["result.json"]) == {"url": None}
+
+
+def test_the_same_survey_gives_the_same_bytes(survey):
+    assert survey().files() == survey().files()
+    assert survey(asker="Another").files()["integrity.txt"] != survey().files()["integrity.txt"]
+
+
+def test_sha256sum_checks_the_integrity_file(survey, tmp_path):
+    write_site(survey(), tmp_path / "site")
+    check = ["sha256sum", "--check", "--strict", "integrity.txt"]
+    assert subprocess.run(check, cwd=tmp_path / "site", capture_output=True).returncode == 0
+    (tmp_path / "site" / "survey-worker.js").write_text("alert(1)")
+    assert subprocess.run(check, cwd=tmp_path / "site", capture_output=True).returncode == 1
+
+
+def test_hostile_strings_stay_strings(survey, parties):
+    name = "</title><script>alert(1)</script><!-- \" ' &"
+    task = parties.task("histogram/uniform-blanket", name=name).signed(parties.author)
+    page = Settings(survey(task, asker="<img src=x>\N{HEBREW LETTER ALEF}</script>").files()["index.html"])
+    assert page.settings["asker"] == "<img src=x>\N{HEBREW LETTER ALEF}</script>"
+    assert page.tags.count("script") == 2
+    assert "img" not in page.tags
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"asker": ""}, "asker of a survey must have 1 to 200"),
+        ({"asker": "City \N{RIGHT-TO-LEFT OVERRIDE}"}, "U+202E"),
+        ({"server": "http://shuffler.example"}, "must be https"),
+        ({"server": "https://[::1]:8080"}, "host name or an IPv4"),
+        ({"server": "https://a.example;script-src *"}, "valid server URL"),
+        ({"server": "nonsense"}, "valid server URL"),
+        ({"origin": "https://survey.example/page"}, "no path"),
+        ({"language": "fr"}, "en, de"),
+    ],
+)
+def test_bad_options(survey, options, message):
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        survey(**options)
+
+
+def test_tasks_that_are_refused(survey, signed, parties):
+    fragile = parties.task("sum/split-and-mix").signed(parties.author)
+    with pytest.raises(PolicyError, match="single visitor"):
+        survey(fragile)
+    with pytest.raises(PolicyError, match="allows epsilon"):
+        survey(policy=Policy(max_epsilon=0.5))
+    with pytest.raises(ParameterError, match="not signed by a key"):
+        Survey.verified(signed.to_bytes(), author=SigningKey.create().public, server=SERVER, asker="City")
+    forged = signed.to_bytes().replace(b'"delta":"1e-06"', b'"delta":"1e-09"')
+    with pytest.raises(ParameterError, match="not a valid signature"):
+        Survey.verified(forged, author=parties.author.public, server=SERVER, asker="City")
+
+
+def test_warnings(survey, parties):
+    collusion, honest = "they can learn every answer", "without tokens anyone can send dishonest ones"
+    kinds = {
+        "histogram/uniform-blanket": {collusion, honest},
+        "histogram/k-rr": set(),
+        "histogram/shuffled-k-rr": {honest},
+    }
+    for protocol, expected in kinds.items():
+        task = parties.task(protocol).signed(parties.author)
+        text = " ".join(survey(task).warnings())
+        assert {part for part in (collusion, honest) if part in text} == expected, protocol
+    assert honest not in " ".join(survey(tokens=True).warnings())
+    shared = survey(tokens=True, origin="https://one.example", analyzer="https://one.example:444").warnings()
+    assert any("the page and the analyzer share the host name one.example" in warning for warning in shared)
+    assert any("one person can answer several times" in warning for warning in survey(kiosk=True).warnings())
+
+
+def test_partial_honesty_needs_no_warning(survey, parties):
+    domain = sdp.Categories.of(["a", "b"])
+    fields = parties.rest()
+    task = sdp.collection.Task.create(
+        kind=sdp.find("histogram", "uniform-blanket"),
+        settings={"users": 1000, "honest_fraction": 0.5, "categories": domain},
+        epsilon=1.0,
+        delta=1e-6,
+        maximum_users=2000,
+        **fields,
+    ).signed(parties.author)
+    assert "dishonest" not in " ".join(survey(task).warnings())
+
+
+class TestWriting:
+    def test_nothing_is_overwritten(self, survey, tmp_path):
+        (tmp_path / "site").mkdir()
+        (tmp_path / "site" / "mine.txt").write_text("mine")
+        with pytest.raises(OutputError, match="not an empty directory"):
+            write_site(survey(), tmp_path / "site")
+        assert [path.name for path in tmp_path.rglob("*")] == ["site", "mine.txt"]
+
+    def test_an_empty_directory_is_used(self, survey, tmp_path):
+        (tmp_path / "site").mkdir()
+        write_site(survey(), tmp_path / "site")
+        assert {path.name for path in (tmp_path / "site").iterdir()} == {*SERVED, "nginx.conf"}
+
+    def test_no_parent(self, survey, tmp_path):
+        with pytest.raises(OutputError, match="create it first"):
+            write_site(survey(), tmp_path / "no" / "site")
+
+    @pytest.mark.parametrize("name", ["index.html", "survey-worker.js", "task.json"])
+    def test_changed_files_are_not_served(self, survey, tmp_path, name):
+        write_site(survey(), tmp_path / "site")
+        BuiltSite.load(tmp_path / "site")
+        file = tmp_path / "site" / name
+        file.write_bytes(file.read_bytes() + b" ")
+        with pytest.raises(DataError, match="was changed"):
+            BuiltSite.load(tmp_path / "site")
+
+    @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"0  ../../etc/passwd\n"])
+    def test_other_directories_are_not_served(self, tmp_path, content):
+        (tmp_path / "integrity.txt").write_bytes(content)
+        with pytest.raises(DataError, match="not a site"):
+            BuiltSite.load(tmp_path)
+
+
+@pytest.fixture
+def served(survey, tmp_path):
+    write_site(survey(), tmp_path / "site")
+    server = SiteServer(BuiltSite.load(tmp_path / "site"), 0)
+    with server.running():
+        yield server
+
+
+def ask(server, method, path, headers=None):
+    with closing(http.client.HTTPConnection(*server.server_address, timeout=60)) as connection:
+        connection.request(method, path, headers=headers or {})
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+
+
+class TestServing:
+    def test_every_file_has_the_headers(self, served):
+        expected = security_headers(connect=[SERVER], trusted_types=["survey"])
+        for name, kind in SERVED.items():
+            status, headers, content = ask(served, "GET", f"/{name}")
+            assert (status, headers["Content-Type"]) == (200, kind)
+            assert expected.items() <= headers.items()
+            assert content == (served.site.directory / name).read_bytes()
+        assert "frame-ancestors 'none'" in expected["Content-Security-Policy"]
+        assert ask(served, "GET", "/")[2] == ask(served, "GET", "/index.html")[2]
+        assert ask(served, "HEAD", "/")[2] == b""
+
+    @pytest.mark.parametrize("path", ["/nginx.conf", "/../integrity.txt", "//etc/passwd", "/index.html?x", "/%2e%2e/x"])
+    def test_nothing_else(self, served, path):
+        status, headers, _ = ask(served, "GET", path)
+        assert status == 404
+        assert "Content-Security-Policy" in headers
+
+    def test_other_host_names(self, served):
+        assert ask(served, "GET", "/", {"Host": "attacker.example"})[0] == 421
+
+    def test_other_methods(self, served):
+        assert ask(served, "POST", "/")[0] == 501
+
+    def test_only_loopback(self, served):
+        assert served.server_address[0] == "127.0.0.1"
+
+    def test_a_port_that_is_taken(self, served):
+        with pytest.raises(OutputError, match="choose another"):
+            SiteServer(served.site, served.server_address[1])
+        with pytest.raises(OutputError, match="choose another"):
+            SiteServer(served.site, 70_000)
+
+
+def test_nginx_sends_the_same_headers(survey):
+    conf = survey(origin="https://survey.city.example").files()["nginx.conf"].decode()
+    sent = dict(re.findall(r'^    add_header (\S+) "(.*)" always;$', conf, re.MULTILINE))
+    expected = security_headers(connect=[SERVER], trusted_types=["survey"])
+    assert expected.items() <= sent.items()
+    assert "server_name survey.city.example;" in conf
+    listed = re.search(r'location ~ "\^/\((.*)\)\$"', conf)[1].replace("\\", "").split("|")
+    assert listed == list(SERVED)
+
+
+def test_texts_of_all_languages_agree():
+    from importlib.resources import files
+
+    texts = {
+        language: json.loads(files("shuffledp.pages").joinpath("texts", f"survey.{language}.json").read_bytes())
+        for language in LANGUAGES
+    }
+    for language, translated in texts.items():
+        assert translated.keys() == texts["en"].keys(), language
+        for name, text in translated.items():
+            assert sorted(re.findall(r"\{\w+\}", text)) == sorted(re.findall(r"\{\w+\}", texts["en"][name])), name
+            assert text.strip() == text != ""
+
+
+def test_the_fingerprint_covers_every_file(survey):
+    files = survey().files()
+    listed = dict(line.split("  ")[::-1] for line in files["integrity.txt"].decode().splitlines())
+    assert set(listed) == set(SERVED) - {"integrity.txt", "result.json"}
+    for name, digest in listed.items():
+        assert hashlib.sha256(files[name]).hexdigest() == digest
