@@ -19,7 +19,7 @@ _LONGEST_INTEGER = 10**100
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _ZERO_FRACTION = re.compile(r"([-+]?[0-9]+)\.0+")
 _BOOLEANS = ("true", "false")
-_MISSING_MARKERS = frozenset({"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "?", "-", "."})
+MISSING_MARKERS = frozenset({"na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "?", "-", "."})
 
 
 def parse_number(text: str) -> float | None:
@@ -39,7 +39,7 @@ def canonical_form(text: str) -> str:
 
 def looks_missing(text: str) -> bool:
     """Whether the string commonly marks a missing value, as NA does; it is a value unless declared missing."""
-    return text.strip().lower() in _MISSING_MARKERS
+    return text.strip().lower() in MISSING_MARKERS
 
 
 def string_of(value: object) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -100,6 +101,7 @@ class Engine(StrEnum):
     """Where the round is run."""
 
     local = "local"
+    spark = "spark"
 
 
 class Route(StrEnum):
@@ -146,7 +148,13 @@ class RunOptions(FileOptions):
         Path | None, typer.Option("--out", metavar="FILE", help="Write the result: .json, .csv or .parquet.")
     ] = None
     plot: PlotOption = None
-    engine: Annotated[Engine, typer.Option("--engine", help="Where to run.")] = Engine.local
+    engine: Annotated[Engine, typer.Option("--engine", help="Where to run: in this process, or on Spark.")] = Engine.local
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master", metavar="URL", help="With --engine spark: where Spark runs, such as local[4], yarn or sc://host."
+        ),
+    ] = None
     route: Annotated[
         Route, typer.Option("--route", help="Create every message, or draw their counts from the same distribution.")
     ] = Route.auto
@@ -289,7 +297,9 @@ def _check_options(statistic: str, options: RunOptions, domain_file: Path | None
     if options.plot is not None:
         check_figure_path(options.plot)
     options.dialect()
-    data = [file.path for file in data_files(options.data)]
+    data = [] if options.engine is Engine.spark else [file.path for file in data_files(options.data)]
+    if options.engine is not Engine.spark and options.master is not None:
+        raise ParameterError("--master says where Spark runs: give --engine spark too.")
     files = [path for path in (*data, domain_file, options.out, options.plot) if path is not None]
     for index, path in enumerate(files):
         if path.resolve() in (other.resolve() for other in files[:index]):
@@ -316,20 +326,19 @@ def _answer(options: RunOptions, prepare: Callable[[Any], Prepared]) -> Any:
             prepared, answer = prepare_groups(column, prepare), release_groups
         else:
             prepared, answer = prepare_private_groups(column, prepare), release_private_groups
-    with waiting("Randomizing, shuffling and counting"):
+    with nullcontext() if options.engine is Engine.spark else waiting("Randomizing, shuffling and counting"):
         return answer(prepared, **how)
 
 
 @contextmanager
 def _column(options: RunOptions) -> Iterator[Any]:
     """The column of the file, perhaps with groups, with a progress bar while it is read."""
-    from shuffledp.engines.files import FileTable  # takes a while to load
-    from shuffledp.engines.local import Column
+    from shuffledp.engines.engine import find_engine  # takes a while to load
 
-    with progress_bar(f"Reading {files_shown(data_files(options.data))}") as progress:
-        column = Column(
-            FileTable(options.data, options.dialect()),
-            options.column,
+    with _progress(options) as progress:
+        engine = find_engine(options.engine, master=options.master, progress=sys.stderr.isatty())
+        column = replace(
+            engine.table(options.data, options.dialect())[options.column],
             progress=progress,
             remark=lambda remark: note(as_flags(remark)),
         )
@@ -348,6 +357,13 @@ def _column(options: RunOptions) -> Iterator[Any]:
             listed = _private_groups(options)
             categories = None if listed is None else Categories.of(listed)
             yield grouped_column_of(column, options.group_by, categories, **rules)
+
+
+def _progress(options: RunOptions) -> AbstractContextManager[Callable[[float], None]]:
+    """A progress bar for files; Spark shows its stages itself."""
+    if options.engine is Engine.spark:
+        return nullcontext(lambda _: None)
+    return progress_bar(f"Reading {files_shown(data_files(options.data))}")
 
 
 def _private_groups(options: RunOptions) -> list[str] | None:

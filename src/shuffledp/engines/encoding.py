@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypedDict, Unpack
@@ -70,15 +70,37 @@ class Encoder(ABC):
         """Whether rows without a value are left out."""
         return self._drop_missing
 
-    def encode(self, values: Any) -> Encoded:
-        """The rows of a batch that have an index or position."""
-        encoded = self._encode(values)
-        self.encoded += len(encoded.values)
+    def encode(self, values: Any, counts: NDArray[np.int64] | None = None) -> Encoded:
+        """The rows of a batch that have an index or position.
+
+        ``counts`` says how many rows each value stands for, if they were counted before.
+        """
+        encoded = self._encode(values, counts)
+        self.encoded += _total(counts, encoded.rows, len(encoded.values))
         return encoded
 
     @abstractmethod
-    def _encode(self, values: Any) -> Encoded:
+    def _encode(self, values: Any, counts: NDArray[np.int64] | None) -> Encoded:
         """Encode a batch, and count its other rows by ``add_outside`` and in ``missing``."""
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What was counted so far, for ``merge``."""
+        return {
+            "encoded": self.encoded,
+            "missing": self.missing,
+            "outside": self.outside,
+            "examples": self.examples,
+            "markers": self.markers,
+        }
+
+    def merge(self, state: Mapping[str, Any]) -> None:
+        """Add what another encoder of the same column has counted."""
+        self.encoded += state["encoded"]
+        self.missing += state["missing"]
+        self.outside += state["outside"]
+        self.examples = list(dict.fromkeys([*self.examples, *state["examples"]]))[:_SHOWN]
+        self.markers = list(dict.fromkeys([*self.markers, *state["markers"]]))
 
     def add_outside(self, value: str, rows: int) -> None:
         """Count rows with a value outside the domain."""
@@ -133,11 +155,12 @@ class IndexEncoder(Encoder):
         self._domain = domain
         self._other = None if other is None else int(domain.encode(other))
 
-    def _encode(self, values: Any) -> Encoded:
+    def _encode(self, values: Any, counts: NDArray[np.int64] | None) -> Encoded:
         positions, strings = distinct_strings(values, self._markers)
         codes = self._codes(strings)
         if (codes < 0).any():
-            rows = np.bincount(positions, minlength=len(strings))
+            rows = np.zeros(len(strings), dtype=np.int64)
+            np.add.at(rows, positions, 1 if counts is None else counts)
             for position in np.flatnonzero((codes < 0) & (rows > 0)).tolist():
                 codes[position] = self._provided_for(strings[position], int(rows[position]))
         indices = codes[positions]
@@ -197,7 +220,7 @@ class _RangeEncoder(Encoder):
         super().__init__(**rules)
         self._other = other
 
-    def _encode(self, values: Any) -> Encoded:
+    def _encode(self, values: Any, counts: NDArray[np.int64] | None) -> Encoded:
         codes, present, outside = self._codes(values)
         if self._other is not None:
             codes = np.where(outside if self._drop_missing else outside | ~present, self._other, codes)
@@ -205,10 +228,10 @@ class _RangeEncoder(Encoder):
             present = present if self._drop_missing else np.ones_like(present)
         if outside.any():
             strings = as_strings(values, self._markers).filter(pa.array(outside))
-            for value, rows in _distinct(strings):
+            for value, rows in _distinct(strings, None if counts is None else counts[outside]):
                 self.add_outside(value, rows)
                 self.add_marker(value)
-        self.missing += int(len(present) - np.count_nonzero(present))
+        self.missing += _total(counts, ~present, int(len(present) - np.count_nonzero(present)))
         encoded = present & ~outside
         return Encoded(codes) if encoded.all() else Encoded(codes[encoded], encoded)
 
@@ -232,7 +255,7 @@ class NumberEncoder(_RangeEncoder):
         self._domain, self._clip = domain, clip
         self._interval = domain.interval if isinstance(domain, BinnedNumbers) else domain
 
-    def _encode(self, values: Any) -> Encoded:
+    def _encode(self, values: Any, counts: NDArray[np.int64] | None) -> Encoded:
         if self._markers is None and pa.types.is_float64(values.type) and not values.null_count and len(values):
             numbers = values.to_numpy()  # the usual case, with few passes over the memory
             if (
@@ -240,7 +263,7 @@ class NumberEncoder(_RangeEncoder):
                 and self._interval.lower <= numbers.min() <= numbers.max() <= self._interval.upper
             ):
                 return Encoded(self._of_numbers(numbers))
-        return super()._encode(values)
+        return super()._encode(values, counts)
 
     def _of_numbers(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
         """The codes of numbers between the bounds."""
@@ -340,7 +363,7 @@ class ValueParser(Encoder):
             swapped = swap_decimal_marks(strings)
         return zip(strings.to_pylist(), swapped.to_pylist(), strict=True)
 
-    def _encode(self, values: Any) -> Encoded:
+    def _encode(self, values: Any, counts: NDArray[np.int64] | None) -> Encoded:  # noqa: ARG002
         return Encoded(np.array(self.parse([values]), dtype=object))
 
     def _value(self, string: str | None, with_point: str | None) -> Iterator[Any]:
@@ -388,8 +411,15 @@ def natural_order(value: str) -> tuple[float, str]:
     return (math.inf if size is None else size, value)
 
 
-def _distinct(values: pa.Array) -> Iterator[tuple[str, int]]:
+def _total(counts: NDArray[np.int64] | None, rows: NDArray[np.bool_] | None, number: int) -> int:
+    """The number of rows that were counted: ``number`` if every value stands for one."""
+    return number if counts is None else int(counts.sum() if rows is None else counts[rows].sum())
+
+
+def _distinct(values: pa.Array, counts: NDArray[np.int64] | None) -> Iterator[tuple[str, int]]:
     """Every distinct value with its number of rows."""
+    if counts is not None:
+        return zip(values.to_pylist(), counts.tolist(), strict=True)
     counted = pc.value_counts(values)
     return zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
 

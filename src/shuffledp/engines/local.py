@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from shuffledp.engines.table import Progress, Table
 from shuffledp.engines.users import MissingRules, UserIds, one_row_per_user
 from shuffledp.messages import count_values
 from shuffledp.text_values import looks_missing
+
+if TYPE_CHECKING:
+    from shuffledp.engines.groups import GroupedColumn
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,12 @@ class Column:
         categories = distinct_values(as_strings(batch, self._markers) for batch in self._batches())
         self._remark_on([name for name in categories.names if looks_missing(name)])
         return categories
+
+    def grouped(self, by: str, listed: Categories | None = None) -> GroupedColumn:
+        """This column with a group per user, by the column ``by`` of the same table."""
+        from shuffledp.engines.groups import GroupedColumn
+
+        return GroupedColumn(self, by, listed)
 
     def _counts(self, encoder: Encoder, size: int) -> NDArray[np.int64]:
         counts = np.zeros(size, dtype=np.int64)

@@ -19,7 +19,9 @@ with extra("files", "Reading a table"):
     import pyarrow as pa
 
 if TYPE_CHECKING:
+    from shuffledp.domain import Categories
     from shuffledp.engines.local import Column
+    from shuffledp.engines.users import UserIds
 
 Progress = Callable[[float], None]
 """Called with the fraction of the rows that has been read."""
@@ -43,6 +45,12 @@ class Table(ABC):
 
         Their values are as the source has them: of any type, with outer spaces, null or NaN where one is missing.
         """
+
+    def count_users(self, users: UserIds, missing: Categories | None = None) -> int:
+        """The number of distinct users; missing ids are an error unless they are left out."""
+        from shuffledp.engines.users import count_users
+
+        return count_users(self, users, missing)
 
     def __getitem__(self, name: str) -> Column:
         """The column of this name, as the one-line functions take it."""

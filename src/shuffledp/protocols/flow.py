@@ -7,7 +7,8 @@ multiset, as the conformance kit checks. So no permutation is drawn.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,39 @@ _MAX_NUMBERS_IN_MEMORY = 1_000_000_000
 _PORTION_NUMBERS = 1 << 22
 
 
+class RemoteValues(ABC):
+    """The values of the users of a round that are held by another system, where their noise is drawn."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number of users."""
+
+    @abstractmethod
+    def tally(self, protocol: Protocol, *, source: RandomSource) -> Tally:
+        """The released tally of one round over these users; every call draws new noise and is another release."""
+
+
+class RemoteCounts(np.ndarray[Any, np.dtype[np.int64]]):
+    """The number of users per index, counted by another system; ``rows`` are the indices that it holds."""
+
+    rows: RemoteValues
+
+    @classmethod
+    def of(cls, counts: NDArray[np.int64], rows: RemoteValues) -> RemoteCounts:
+        """The counts of these rows."""
+        remote = counts.view(cls)
+        remote.rows = rows
+        return remote
+
+
+class RemoteGroup(RemoteValues):
+    """The values of the users of one group, held by another system that can run the rounds of all groups at once."""
+
+    @abstractmethod
+    def tally_all(self, protocols: Mapping[str, Protocol], *, source: RandomSource) -> dict[str, Tally]:
+        """The released tallies of one round per named group, each by its protocol."""
+
+
 def choose_route(protocol: Protocol, users: int, route: str) -> str:
     """The route of a round: ``messages`` makes and counts every message, ``counts`` draws the tally directly.
 
@@ -50,9 +84,13 @@ def choose_route(protocol: Protocol, users: int, route: str) -> str:
     return "messages" if numbers <= _MAX_NUMBERS_BY_DEFAULT else "counts"
 
 
-def tally_round(protocol: Protocol, values: NDArray[Any], *, route: str, source: RandomSource) -> Tally:
+def tally_round(
+    protocol: Protocol, values: NDArray[Any] | RemoteValues, *, route: str, source: RandomSource
+) -> Tally:
     """The released tally of one round over users with these values (indices, or positions in an interval)."""
     check_enough_users(len(values), protocol.users)
+    if isinstance(values, RemoteValues):
+        return values.tally(protocol, source=source)
     if choose_route(protocol, len(values), route) == "counts":
         return protocol.sample_tally(protocol.summary(values), source=source)
     multiset = protocol.randomize_all(values, source=source).unordered()
@@ -60,7 +98,7 @@ def tally_round(protocol: Protocol, values: NDArray[Any], *, route: str, source:
 
 
 def run_round(
-    protocol: Protocol, values: NDArray[Any], *, estimator: str, route: str, source: RandomSource
+    protocol: Protocol, values: NDArray[Any] | RemoteValues, *, estimator: str, route: str, source: RandomSource
 ) -> Estimate:
     """The estimate of one round over users with these values (indices, or positions in an interval)."""
     return protocol.estimate(tally_round(protocol, values, route=route, source=source), estimator=estimator)
@@ -72,6 +110,10 @@ def run_counted(
     """The estimate of one round, given the number of users who hold each index."""
     users = int(counts.sum())
     check_enough_users(users, protocol.users)
+    if isinstance(counts, RemoteCounts):
+        if route == "messages":
+            return run_round(protocol, counts.rows, estimator=estimator, route=route, source=source)
+        route, counts = "counts", np.asarray(counts)
     if choose_route(protocol, users, route) == "counts":
         return protocol.estimate(protocol.sample_tally(counts, source=source), estimator=estimator)
     indices = np.repeat(np.arange(len(counts)), counts)

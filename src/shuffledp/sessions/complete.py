@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shuffledp.domain import Categories
 from shuffledp.engines.strings import as_strings, has_strings, swap_decimal_marks
@@ -14,6 +14,18 @@ from shuffledp.extras import extra
 with extra("files", "sdp.complete()"):
     import pyarrow as pa
     import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from shuffledp.engines.spark.table import CompleteSparkTable
+
+
+def caveat_of(table: CompleteTable | CompleteSparkTable) -> str:
+    """What the guarantee of a question about these rows does not cover."""
+    who = "who have" if table.user is None else "with a row that has"
+    return (
+        f"The users are those {who} a value in each of {', '.join(table.columns)}: who they are, and their number, "
+        "is not protected."
+    )
 
 
 class CompleteTable(MemoryTable):
@@ -31,15 +43,6 @@ class CompleteTable(MemoryTable):
         self.columns = tuple(name for name in columns if name != user)
         self.rows = len(next(iter(columns.values())))
         self.rows_left_out = rows_left_out
-
-    @property
-    def caveat(self) -> str:
-        """What the guarantee of a question about these rows does not cover."""
-        who = "who have" if self.user is None else "with a row that has"
-        return (
-            f"The users are those {who} a value in each of {', '.join(self.columns)}: who they are, and their number, "
-            "is not protected."
-        )
 
     @property
     def decimal(self) -> str:
@@ -60,12 +63,13 @@ def complete(
     missing: str | Sequence[str] = (),
     user: str | None = None,
     progress: Progress = lambda _: None,
-) -> CompleteTable:
+) -> CompleteTable | CompleteSparkTable:
     """The rows of a ``table`` that have a value in each of the ``columns``, in memory; one row is one user.
 
     If users may have several rows, ``user`` names the column of their ids, which the result has too.
 
-    ``table`` is a data frame of pandas or polars, an Arrow table, a dictionary of columns, or ``sdp.read_files``;
+    ``table`` is a data frame of pandas or polars, an Arrow table, a dictionary of columns, or ``sdp.read_files``; rows
+    of a data frame of Spark stay there.
     ``missing`` lists strings that mean a missing value, besides null, NaN and an empty string. ``len()`` of the result
     is the number of users of a session about these columns, which it makes public; ``progress`` is called with the
     fraction of the rows that has been read.
@@ -81,6 +85,10 @@ def complete(
         raise ParameterError(f"{user} is the column of user ids; it cannot be asked about.")
     names = required if user is None else [*required, user]
     markers = Categories.of([missing] if isinstance(missing, str) else missing) if missing else None
+    if hasattr(table, "mapInArrow") or hasattr(table, "complete"):  # data in Spark stay there
+        from shuffledp.engines.spark.table import SparkTable
+
+        return (table if isinstance(table, SparkTable) else SparkTable(table)).complete(required, markers, user)
     batches: list[list[Any]] = [[] for _ in names]
     rows = 0
     source = _table(table, names)

@@ -68,10 +68,8 @@ class RowsOfUsers:
 
     def count_users(self, table: Table, missing: str | Sequence[str] = ()) -> int:
         """The number of distinct users of the table."""
-        from shuffledp.engines.users import count_users
-
         markers = (missing,) if isinstance(missing, str) else tuple(missing)
-        return count_users(table, self._ids, Categories.of(markers) if markers else None)
+        return table.count_users(self._ids, Categories.of(markers) if markers else None)
 
 
 def column_of(
@@ -110,10 +108,8 @@ def grouped_column_of(
     """
     if find_spec("pyarrow") is None and isinstance(values, (list, tuple, np.ndarray)):
         raise ParameterError("Groups need the extra files: pip install 'shuffledp[files]'.")
-    from shuffledp.engines.groups import GroupedColumn
-
     column, by = _column_and_group_name(values, group_by=group_by, **options)
-    return GroupedColumn(cast("Column", column), by, private_groups)
+    return cast("Column", column).grouped(by, private_groups)
 
 
 def _column_and_group_name(

@@ -16,6 +16,8 @@ from shuffledp.estimate.grouped import GroupedEstimate, TooFewUsers
 from shuffledp.planning import Histogram, Plan, Question, plan
 from shuffledp.privacy.guarantee import WITHIN_GROUP
 from shuffledp.privacy.parallel import in_parallel
+from shuffledp.messages import Tally
+from shuffledp.protocols.flow import RemoteGroup
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.registry import find
 from shuffledp.randomness import SYSTEM, RandomSource
@@ -90,11 +92,16 @@ def release_groups(
 ) -> GroupedEstimate:
     """One release about every group that has enough users for the target; ``target`` also chooses the protocol."""
     protocols = choose_protocols(prepared, estimator=estimator, **target)
+    chosen = {name: protocols[grid_users(group.users)] for name, group in prepared.groups.items()}
+    tallies = _remote_tallies(prepared, chosen, source)
     results: dict[str, Estimate | TooFewUsers] = {}
     for name, group in prepared.groups.items():
-        protocol = protocols[grid_users(group.users)]
+        protocol = chosen[name]
         if protocol is None:
             results[name] = TooFewUsers(group.users)
+        elif name in tallies:
+            estimate = protocol.estimate(tallies[name], estimator=estimator or protocol.estimators[0])
+            results[name] = group.finish(estimate)
         else:
             results[name] = run_prepared(group, protocol, estimator=estimator, route=route, source=source)
     estimates = [result for result in results.values() if isinstance(result, Estimate)]
@@ -104,6 +111,15 @@ def release_groups(
         guarantee=in_parallel(estimate.guarantee for estimate in estimates) if estimates else None,
         statistic=next(iter(prepared.groups.values())).question.name,
     )
+
+
+def _remote_tallies(
+    prepared: PreparedGroups, protocols: Mapping[str, Protocol | None], source: RandomSource
+) -> dict[str, Tally]:
+    """The tallies of the groups whose values are held by another system, which runs the rounds of all at once."""
+    remote = {name: group.data for name, group in prepared.groups.items() if isinstance(group.data, RemoteGroup)}
+    feasible = {name: protocol for name, protocol in protocols.items() if name in remote and protocol is not None}
+    return next(iter(remote.values())).tally_all(feasible, source=source) if feasible else {}
 
 
 def choose_protocols(prepared: PreparedGroups, **target: Any) -> dict[int, Protocol | None]:

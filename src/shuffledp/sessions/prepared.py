@@ -14,7 +14,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate, check_quantile
 from shuffledp.planning import Count, Histogram, Quantiles, Question, Sum
 from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER
-from shuffledp.protocols.flow import run_counted, run_round
+from shuffledp.protocols.flow import RemoteValues, run_counted, run_round
 
 if TYPE_CHECKING:
     from shuffledp.engines.groups import GroupedColumn
@@ -33,7 +33,7 @@ class Prepared:
     """A question about the values of a column, before any noise: keep it as secret as the data."""
 
     question: Question
-    data: NDArray[Any]
+    data: NDArray[Any] | RemoteValues
     """The number of users per index, or for sums and means the position of each user's number."""
     caveats: tuple[str, ...] = ()
     """What the guarantee of a release will not cover, a sentence each."""
@@ -62,7 +62,7 @@ def prepare_count(column: AnyColumn, *, equals: str | None = None) -> Prepared:
     """How many users said yes, or have the value ``equals``."""
     counts = column.bits(equals=equals)
     question = Count(int(counts.sum()))
-    return Prepared(question, counts, _caveats(column), neighbours=_neighbours(column), value_names=("no", "yes"))
+    return Prepared(question, counts, caveats_of(column), neighbours=neighbours_of(column), value_names=("no", "yes"))
 
 
 def prepare_histogram(
@@ -80,12 +80,12 @@ def prepare_histogram(
     if clip and not isinstance(domain, BinnedNumbers):
         raise ParameterError("`clip=True` is for bins of numbers: leave it out for categories and dates.")
     counts = column.histogram(domain, other=other, clip=clip)
-    caveats = _caveats(column, clip=clip)
+    caveats = caveats_of(column, clip=clip)
     if from_data:
         caveats = ("The list of categories was taken from the data: which ones occur is not protected.", *caveats)
     categories = _categories(domain, other)
     question = Histogram(int(counts.sum()), categories=categories)
-    return Prepared(question, counts, caveats, neighbours=_neighbours(column), value_names=categories.names)
+    return Prepared(question, counts, caveats, neighbours=neighbours_of(column), value_names=categories.names)
 
 
 def _categories(domain: DiscreteDomain, other: str | None) -> Categories:
@@ -101,8 +101,8 @@ def prepare_numbers(kind: type[Sum], column: AnyColumn, domain: Interval, *, cli
     """The sum or mean (``kind``) of the users' numbers."""
     positions = column.positions(domain, clip=clip)
     question = kind(len(positions), domain.lower, domain.upper, domain.whole)
-    caveats = _caveats(column, clip=clip)
-    return Prepared(question, positions, caveats, neighbours=_neighbours(column), run=run_round)
+    caveats = caveats_of(column, clip=clip)
+    return Prepared(question, positions, caveats, neighbours=neighbours_of(column), run=run_round)
 
 
 def prepare_quantiles(
@@ -119,7 +119,7 @@ def prepare_quantiles(
     question = Quantiles(_PLACEHOLDER_USERS, lower, upper, bins)
     counts = column.histogram(question.domain, clip=clip)
     question = replace(question, users=int(counts.sum()))
-    return Prepared(question, counts, _caveats(column, clip=clip), shares, _neighbours(column))
+    return Prepared(question, counts, caveats_of(column, clip=clip), shares, neighbours_of(column))
 
 
 def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
@@ -139,7 +139,7 @@ def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
     return shares
 
 
-def _caveats(column: AnyColumn, *, clip: bool = False) -> tuple[str, ...]:
+def caveats_of(column: AnyColumn, *, clip: bool = False) -> tuple[str, ...]:
     """What the guarantee does not cover, and what was done to the values."""
     caveats = []
     if column.users is not None:
@@ -155,6 +155,6 @@ def _caveats(column: AnyColumn, *, clip: bool = False) -> tuple[str, ...]:
     return tuple(caveats)
 
 
-def _neighbours(column: AnyColumn) -> str:
+def neighbours_of(column: AnyColumn) -> str:
     """The neighbouring relation: one row per user is replaced, or all rows of one user."""
     return REPLACE_ONE if column.users is None else REPLACE_ONE_USER

@@ -44,6 +44,7 @@ from shuffledp.tabular import data_frame
 if TYPE_CHECKING:
     import pandas as pd
 
+    from shuffledp.engines.spark.table import CompleteSparkTable
     from shuffledp.sessions.complete import CompleteTable
 
 _MAX_SUBJECT = 120
@@ -177,14 +178,18 @@ class Session:
             file.create(self._budget)
             self._file = file
 
-    def ask_about(self, table: CompleteTable, rows_of_users: RowsOfUsers | None = None) -> None:
+    def ask_about(
+        self, table: CompleteTable | CompleteSparkTable, rows_of_users: RowsOfUsers | None = None
+    ) -> None:
         """Let questions name columns of this table, a result of ``sdp.complete``; estimates get its caveat.
 
         ``rows_of_users`` says which row of a user counts, if users have several.
         """
+        from shuffledp.sessions.complete import caveat_of
+
         self._table = table
         self._rows_of_users = rows_of_users
-        self._caveats = (table.caveat,) if table.rows_left_out else ()
+        self._caveats = (caveat_of(table),) if table.rows_left_out else ()
 
     def announce(self, releases: int) -> None:
         """Announce further releases, among which what is left is divided equally if they have no share."""

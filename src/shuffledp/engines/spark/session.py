@@ -30,7 +30,7 @@ Session: TypeAlias = SparkSession
 Frame: TypeAlias = DataFrame
 
 MIN_VERSION = (4, 0)
-_SETTINGS = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+_SETTINGS = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.session.timeZone": "UTC"}
 _DEFAULT_MASTER = "local[*]"
 _MAX_REASON = 300
 _NO_RELEASE = "Nothing was released"

@@ -1,0 +1,281 @@
+"""Tables of Spark: a data frame whose columns the one-line functions, sessions and the command line take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import BIT, Categories, EqualTo, Interval
+from shuffledp.engines.encoding import BitEncoder, Encoder, distinct_values
+from shuffledp.engines.local import Column
+from shuffledp.engines.spark.columns import column, has_value, kind_of
+from shuffledp.engines.spark.counts import MAX_DISTINCT, VALUE, Encoding
+from shuffledp.engines.spark.partial import SparkRows
+from shuffledp.engines.spark.session import Frame, check_session, explained_failures
+from shuffledp.engines.spark.users import (
+    EXCLUDED,
+    MARK,
+    NO_USER,
+    ORDER,
+    ROWS,
+    USER,
+    Race,
+    draw_salt,
+    order_of,
+    user_of,
+)
+from shuffledp.engines.spark.workers import CODE, PART
+from shuffledp.engines.strings import as_strings
+from shuffledp.engines.table import Progress, Table
+from shuffledp.engines.users import UserIds
+from shuffledp.errors import DataError, ParameterError
+from shuffledp.extras import extra
+from shuffledp.protocols.flow import RemoteCounts, RemoteValues
+from shuffledp.text_values import looks_missing
+
+with extra("spark", "The Spark engine"):
+    from pyspark.sql import functions as F  # noqa: N812
+
+_NO_USERS = "No row has a user id, so there are no users."
+
+
+class SparkTable(Table):
+    """The rows of a Spark data frame."""
+
+    def __init__(self, frame: Frame, *, decimal: str = ".") -> None:
+        if not hasattr(frame, "mapInArrow"):
+            raise ParameterError(f"A Spark data frame is needed, not an object of type {type(frame).__name__}.")
+        check_session(frame.sparkSession)
+        self.frame, self._decimal = frame, decimal
+
+    @property
+    def decimal(self) -> str:
+        """The decimal mark of numbers that are strings."""
+        return self._decimal
+
+    def __getitem__(self, name: str) -> SparkColumn:
+        """The column of this name, as the one-line functions take it."""
+        return SparkColumn(self, name)
+
+    def read(self, columns: Sequence[str], progress: Progress = lambda _: None) -> Iterator[tuple[Any, ...]]:
+        """The given columns in batches, brought to this process: only for a few rows."""
+        with explained_failures():
+            table = self.frame.select(*(column(self.frame, name) for name in columns)).toArrow()
+        for batch in table.to_batches():
+            yield tuple(batch.columns)
+        progress(1.0)
+
+    def count_users(self, users: UserIds, missing: Categories | None = None) -> int:
+        """The number of distinct users; missing ids are an error unless they are left out."""
+        ids = user_of(self.frame, users, missing)
+        with explained_failures():
+            found, without = self.frame.select(F.count_distinct(ids), F.count(F.when(ids.isNull(), 1))).first()
+        _check_ids(users, int(without))
+        if not found:
+            raise DataError(_NO_USERS)
+        return int(found)
+
+    def complete(
+        self, columns: Sequence[str], missing: Categories | None = None, user: str | None = None
+    ) -> CompleteSparkTable:
+        """The rows that have a value in each of these columns; ``user`` names the column of user ids, if there is one.
+
+        One job counts them.
+        """
+        condition = F.lit(True)
+        for name in columns:
+            condition &= has_value(column(self.frame, name), kind_of(self.frame, name), missing)
+        return CompleteSparkTable(self.frame, condition, tuple(columns), self._decimal, user)
+
+
+class CompleteSparkTable(SparkTable):
+    """The rows of a data frame that have a value in each of the ``columns``."""
+
+    def __init__(
+        self, frame: Frame, condition: Any, columns: tuple[str, ...], decimal: str, user: str | None
+    ) -> None:
+        super().__init__(frame.filter(condition), decimal=decimal)
+        self.columns, self.user = columns, user
+        with explained_failures():
+            every, complete = frame.select(F.count(F.lit(1)), F.count(F.when(condition, 1))).first()
+        self.rows, self.rows_left_out = int(complete), int(every - complete)
+        if not every:
+            raise DataError("The table has no rows.")
+        if not complete:
+            raise DataError(f"No row has a value in each of {', '.join(columns)}.")
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+@dataclass(frozen=True)
+class SparkColumn(Column):
+    """A column of a Spark data frame; values are counted by Spark, and randomized by its workers."""
+
+    table: SparkTable
+
+    @property
+    def frame(self) -> Frame:
+        """The data frame."""
+        return self.table.frame
+
+    @cached_property
+    def salt(self) -> str:
+        """The salt by which one row of each user is chosen: the same in all reads for one question."""
+        if self.users is None:
+            raise ValueError("There are no user ids.")
+        return draw_salt(self.users.source)
+
+    def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
+        """The numbers of users with the index 0 (no) and 1 (yes)."""
+        domain = BIT if equals is None else EqualTo(equals)
+        return self.counts(lambda: (BitEncoder(domain, **self._rules(domain)), 2))
+
+    def histogram(self, domain: Any, *, other: str | None = None, clip: bool = False) -> NDArray[np.int64]:
+        """The number of users per value of the domain, as for a column of files."""
+        return self.counts(lambda: self.histogram_encoder(domain, other=other, clip=clip))
+
+    def positions(self, domain: Interval, *, clip: bool = False) -> RemoteValues:  # type: ignore[override]
+        """The positions of the users' numbers, which stay in Spark; counting and checking them takes one job."""
+        return self.rows(lambda: (self.number_encoder(domain, clip=clip), 0))
+
+    def rows(self, make: Callable[[], tuple[Encoder, int]]) -> SparkRows:
+        """The users' values in Spark, after all have been checked and counted; ``make`` gives encoder and size."""
+        encoding = self.encoding(make)
+        if self.users is None:
+            return self._all_rows(encoding.users, make)
+        chosen = Chosen(self, encoding)
+        return SparkRows(int(chosen.count()), chosen.with_parts)
+
+    def one_pass(self, make: Callable[[], tuple[Encoder, int]]) -> SparkRows | None:
+        """The users' values in Spark, not yet counted or checked; None if that needs a pass of its own."""
+        return None if self.users is not None else self._all_rows(-1, make)
+
+    def _all_rows(self, users: int, make: Callable[[], tuple[Encoder, int]]) -> SparkRows:
+        values = self.frame.select(column(self.frame, self.name).alias(VALUE))
+        return SparkRows(users, lambda: values, lambda: make()[0])
+
+    def counts(self, make: Callable[[], tuple[Encoder, int]]) -> NDArray[np.int64]:
+        """The number of users per index; ``make`` gives the encoder and the number of indices."""
+        encoding = self.encoding(make)
+        if self.users is None:
+            rows = self._all_rows(encoding.users, make)
+            return RemoteCounts.of(encoding.counts, rows)
+        chosen = Chosen(self, encoding)
+        counts = chosen.counts(encoding.size)
+        return RemoteCounts.of(counts, SparkRows(int(counts.sum()), chosen.with_parts))
+
+    def encoding(self, make: Callable[[], tuple[Encoder, int]]) -> Encoding:
+        """The column, counted and checked, with remarks about it."""
+        encoder, size = make()
+        self.progress(0.0)
+        encoding = Encoding(self.frame, self.name, encoder, size)
+        self._remark_on(encoder.markers)
+        self.progress(1.0)
+        return encoding
+
+    def distinct(self) -> Categories:
+        """All distinct values; releasing this list is not private."""
+        with explained_failures():
+            found = (
+                self.frame.select(column(self.frame, self.name).alias(VALUE)).distinct().limit(MAX_DISTINCT + 1)
+            ).toArrow()
+        if len(found) > MAX_DISTINCT:
+            raise DataError(f"{self.name} has more than {MAX_DISTINCT:,} distinct values: list the categories.")
+        kind_of(self.frame, self.name)
+        categories = distinct_values([as_strings(found[VALUE].combine_chunks(), self._markers)])
+        self._remark_on([name for name in categories.names if looks_missing(name)])
+        return categories
+
+    def grouped(self, by: str, listed: Categories | None) -> Any:
+        """This column with a group per user."""
+        from shuffledp.engines.spark.groups import SparkGroupedColumn
+
+        return SparkGroupedColumn(self, by, listed)
+
+
+class Chosen:
+    """One row of each user of a column with user ids."""
+
+    def __init__(self, values: SparkColumn, encoding: Encoding, group: Any = None, groups: str = "") -> None:
+        if values.users is None:
+            raise ValueError("There are no user ids.")
+        self._column, self.users = values, values.users
+        markers = values.missing_rules.markers
+        others: dict[str, Any] = {USER: user_of(values.frame, self.users, markers)}
+        if self.users.order_by is not None:
+            others[ORDER] = order_of(values.frame, self.users.order_by, markers)
+        if group is not None:
+            others["group"] = group
+        self._race = Race(self.users, values.salt, groups)
+        self._rows = encoding.with_codes(others)
+
+    @property
+    def picks(self) -> Frame:
+        """The chosen row of each user, and one row about all rows without a user id."""
+        return self._race.picks(self._rows)
+
+    @property
+    def counts_as_user(self) -> Any:
+        """Whether a row of ``picks`` is a user."""
+        return (F.col(MARK).isNull() | (F.col(MARK) != NO_USER)) & F.col(CODE).isNotNull()
+
+    def with_parts(self) -> Frame:
+        """The codes of the chosen rows, all of one part."""
+        return self.picks.filter(self.counts_as_user).select(CODE, F.lit(0).alias(PART))
+
+    def counts(self, size: int) -> NDArray[np.int64]:
+        """The number of users per code."""
+        table = self.counted([CODE])
+        counts = np.zeros(size, dtype=np.int64)
+        np.add.at(counts, table[CODE].to_numpy(), table["users"].to_numpy())
+        return counts
+
+    def count(self) -> int:
+        """The number of users."""
+        return int(self.counted([])["users"].to_numpy().sum())
+
+    def counted(self, keys: Sequence[str]) -> Any:
+        """The number of users per key, after all rows have been checked."""
+        chosen = F.col(CODE).isNotNull()
+        counted = self.picks.groupBy(*keys, chosen.alias("chosen"), MARK).agg(
+            F.count(F.lit(1)).alias("users"), F.sum(ROWS).alias(ROWS), F.sum(EXCLUDED).alias(EXCLUDED)
+        )
+        with explained_failures():
+            table = counted.toArrow()
+        marks = table[MARK].to_pylist()
+        without_id = np.array([mark == NO_USER for mark in marks], dtype=np.bool_)
+        _check_ids(self.users, int(table[ROWS].to_numpy()[without_id].sum()))
+        excluded = int(table[EXCLUDED].to_numpy()[~without_id].sum())
+        if excluded and not self._column.drop_missing:
+            self._refuse_excluded(excluded)
+        for mark in dict.fromkeys(mark for mark in marks if mark):
+            self._column.remark(
+                f"{mark!r} is counted as the id of one user; if it stands for a missing id, use `missing={(mark,)}`."
+            )
+        kept = table.filter(~without_id & table["chosen"].to_numpy(zero_copy_only=False))
+        if not len(kept):
+            raise DataError(_NO_USERS)
+        return kept
+
+    def _refuse_excluded(self, excluded: int) -> None:
+        what = f"in {self.users.order_by}, by which rows are ordered" if self.users.order_by else "in a column"
+        raise DataError(
+            f"{'1 value is' if excluded == 1 else f'{excluded:,} values are'} missing {what}. Use "
+            "`drop_missing=True` to leave these rows out.",
+            missing=excluded,
+        )
+
+
+def _check_ids(users: UserIds, missing: int) -> None:
+    if missing and not users.drop_missing:
+        raise DataError(
+            f"{'1 user id is' if missing == 1 else f'{missing:,} user ids are'} missing in {users.column}. "
+            "Use `drop_missing_users=True` to leave these rows out.",
+            missing=missing,
+        )

@@ -1,0 +1,220 @@
+"""Questions about data frames of Spark: one release by a given protocol, exact counts, and answers by group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.domain import Bit, DiscreteDomain, Domain, Interval
+from shuffledp.engines.spark.session import explained_failures
+from shuffledp.engines.spark.table import SparkColumn, SparkTable
+from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.estimate import Estimate, GroupedEstimate
+from shuffledp.planning import Count, Histogram, Mean, Quantiles, Question, Sum
+from shuffledp.protocols.flow import run_counted, run_round
+from shuffledp.protocols.protocol import Protocol, check_enough_users, check_estimator
+from shuffledp.randomness import SYSTEM, RandomSource
+from shuffledp.sessions import one_line
+from shuffledp.sessions.data import column_of
+from shuffledp.sessions.prepared import caveats_of, neighbours_of
+
+if TYPE_CHECKING:
+    from shuffledp.engines.spark.session import Frame
+
+ROUTES = ("auto", "counts", "partial")
+
+
+def table(frame: Frame) -> SparkTable:
+    """A Spark data frame as a table, whose columns every one-line function and session takes.
+
+    ``sdp.mean(sdp.spark.table(df)["minutes"], lower=0, upper=120, epsilon=1, delta=1e-8)`` counts and randomizes in
+    Spark; ``user``, ``order_by`` and ``group_by`` are names of other columns. ``Session.of`` takes the table itself.
+    """
+    return SparkTable(frame)
+
+
+def run(
+    frame: Frame,
+    column: str,
+    protocol: Protocol | Callable[[int], Protocol],
+    *,
+    equals: str | None = None,
+    domain: Domain | None = None,
+    other: str | None = None,
+    clip: bool = False,
+    missing: str | Sequence[str] = (),
+    drop_missing: bool = False,
+    user: str | None = None,
+    pick: str = "row",
+    order_by: str | None = None,
+    drop_missing_users: bool = False,
+    estimator: str = "",
+    route: str = "auto",
+    source: RandomSource = SYSTEM,
+) -> Estimate:
+    """One release: the estimate of a round of the protocol over the users of a column of a Spark data frame.
+
+    ``protocol`` is calibrated for at most as many users as there are, or a function from the number of users to a
+    protocol. ``route`` is ``counts`` (Spark counts the values exactly, and the driver draws the tally; the default for
+    categories, bins and dates), or ``partial`` (each partition randomizes its rows; the default for sums and means, and
+    needs shuffledp on the workers): the distribution is the same. Other options are those of ``sdp.count`` and
+    ``sdp.histogram``; ``domain`` says how values become indices where the protocol only knows names, such as bins.
+
+    The action is run here, and the result is a plain object: evaluating it again draws no new noise. Calling this
+    function again is another release.
+    """
+    if route not in ROUTES:
+        raise UnknownNameError(f"There is no route {route!r}; choose one of {', '.join(ROUTES)}.", route=route)
+    values = _column(frame, column, missing, drop_missing, user, pick, order_by, drop_missing_users, source)
+    if not isinstance(protocol, Protocol):
+        if not callable(protocol):
+            raise ParameterError(
+                f"A protocol is needed, such as sdp.plan(...).best, not an object of type {type(protocol).__name__}."
+            )
+        protocol = protocol(_number_of_users(values))
+    estimator = estimator or protocol.estimators[0]
+    check_estimator(estimator, protocol.estimators)
+    estimate = _round(values, protocol, domain or protocol.domain, equals, other, clip, estimator, route, source)
+    guarantee = replace(estimate.guarantee, neighbours=neighbours_of(values))
+    return replace(estimate, caveats=caveats_of(values, clip=clip), guarantee=guarantee)
+
+
+def count(
+    frame: Frame,
+    column: str,
+    domain: DiscreteDomain,
+    *,
+    other: str | None = None,
+    clip: bool = False,
+    missing: str | Sequence[str] = (),
+    drop_missing: bool = False,
+    user: str | None = None,
+    pick: str = "row",
+    order_by: str | None = None,
+    drop_missing_users: bool = False,
+    source: RandomSource = SYSTEM,
+) -> NDArray[np.int64]:
+    """The exact number of users per value of the domain, in its order. This is not private: do not release it.
+
+    Options are those of ``sdp.spark.run``. ``sdp.run_counts`` makes a private estimate from the result.
+    """
+    values = _column(frame, column, missing, drop_missing, user, pick, order_by, drop_missing_users, source)
+    counts = values.bits() if isinstance(domain, Bit) else values.histogram(domain, other=other, clip=clip)
+    return np.array(counts)
+
+
+def run_groups(
+    frame: Frame,
+    column: str,
+    question: Question,
+    *,
+    epsilon: float,
+    delta: float,
+    group_by: str,
+    private_groups: Sequence[str] | None = None,
+    out: str | None = None,
+    **options: Any,
+) -> GroupedEstimate:
+    """Answers by group: one estimate for each group of the column ``group_by`` that has enough users.
+
+    ``question`` is what is asked about each group, such as ``sdp.Mean(1, lower=0, upper=120)``; its number of users is
+    ignored. Public groups are calibrated each for its size; with ``private_groups``, a public list of all groups, which
+    group a user belongs to is protected, too. ``out`` is a path where Spark writes the result as Parquet. Further
+    ``options`` are those of ``sdp.histogram``. Calling this function again is another release.
+    """
+    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "group_by": group_by, **options}
+    asked["private_groups"] = private_groups
+    values = SparkTable(frame)[column]
+    estimate: Any
+    if isinstance(question, Count):
+        estimate = one_line.count(values, **asked)
+    elif isinstance(question, Histogram):
+        estimate = one_line.histogram(values, categories=question.domain, **asked)
+    elif isinstance(question, Quantiles):
+        bounds = {"lower": question.lower, "upper": question.upper, "bins": question.bins}
+        estimate = one_line.quantiles(values, **bounds, **asked)
+    elif isinstance(question, Sum):
+        ask = one_line.mean if isinstance(question, Mean) else one_line.sum
+        estimate = ask(values, lower=question.lower, upper=question.upper, whole=question.whole, **asked)
+    else:
+        raise ParameterError(f"A question is needed, such as sdp.Count, not an object of type {type(question).__name__}.")
+    grouped = cast("GroupedEstimate", estimate)
+    if out is not None:
+        with explained_failures():
+            frame.sparkSession.createDataFrame(grouped.to_table()).write.parquet(str(out))
+    return grouped
+
+
+def _column(
+    frame: Frame,
+    name: str,
+    missing: str | Sequence[str],
+    drop_missing: bool,
+    user: str | None,
+    pick: str,
+    order_by: str | None,
+    drop_missing_users: bool,
+    source: RandomSource,
+) -> SparkColumn:
+    values = column_of(
+        SparkTable(frame)[name],
+        missing=missing,
+        drop_missing=drop_missing,
+        user=user,
+        pick=pick,
+        order_by=order_by,
+        drop_missing_users=drop_missing_users,
+        source=source,
+    )
+    return cast("SparkColumn", values)
+
+
+def _number_of_users(values: SparkColumn) -> int:
+    """The number of users with a value if others are left out, else of all."""
+    rows = values.table.complete([values.name], values.missing_rules.markers) if values.drop_missing else values.table
+    if values.users is not None:
+        return rows.count_users(values.users, values.missing_rules.markers)
+    with explained_failures():
+        return int(rows.frame.count())
+
+
+def _round(
+    values: SparkColumn,
+    protocol: Protocol,
+    domain: Domain,
+    equals: str | None,
+    other: str | None,
+    clip: bool,
+    estimator: str,
+    route: str,
+    source: RandomSource,
+) -> Estimate:
+    if isinstance(domain, Interval):
+        if route == "counts":
+            raise ParameterError("A sum or mean is not a function of counts: use the route partial.", route=route)
+
+        def encoder() -> Any:
+            return values.number_encoder(domain, clip=clip), 0
+    elif isinstance(domain, Bit):
+
+        def encoder() -> Any:
+            return values.bit_encoder(equals), 2
+    elif isinstance(domain, DiscreteDomain):
+
+        def encoder() -> Any:
+            return values.histogram_encoder(domain, other=other, clip=clip)
+    else:
+        raise ParameterError(f"{protocol.name} cannot be run on Spark.")
+    if route != "partial" and not isinstance(domain, Interval):
+        counts = values.counts(encoder)
+        return run_counted(protocol, counts, estimator=estimator, route="counts", source=source)
+    rows = values.one_pass(encoder)
+    if rows is None:
+        return run_round(protocol, values.rows(encoder), estimator=estimator, route="messages", source=source)
+    tally = rows.tally(protocol, source=source)
+    check_enough_users(tally.users, protocol.users)
+    return protocol.estimate(tally, estimator=estimator)
