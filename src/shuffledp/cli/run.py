@@ -148,11 +148,15 @@ class RunOptions(FileOptions):
         Path | None, typer.Option("--out", metavar="FILE", help="Write the result: .json, .csv or .parquet.")
     ] = None
     plot: PlotOption = None
-    engine: Annotated[Engine, typer.Option("--engine", help="Where to run: in this process, or on Spark.")] = Engine.local
+    engine: Annotated[Engine, typer.Option("--engine", help="Where to run: in this process, or on Spark.")] = (
+        Engine.local
+    )
     master: Annotated[
         str | None,
         typer.Option(
-            "--master", metavar="URL", help="With --engine spark: where Spark runs, such as local[4], yarn or sc://host."
+            "--master",
+            metavar="URL",
+            help="With --engine spark: where Spark runs, such as local[4], yarn or sc://host.",
         ),
     ] = None
     route: Annotated[

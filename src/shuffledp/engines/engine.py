@@ -1,8 +1,8 @@
 """The interface of an engine: where tables are read and rounds are run; this process, or Spark.
 
 An engine gives tables of data files. A table gives columns by name (``table[name]``), which count users exactly
-(``bits``, ``histogram``, ``positions``), choose one row of each user, and form groups (``grouped``). A column whose
-values stay where they are returns ``RemoteValues`` or ``RemoteCounts`` of ``protocols.flow``, which draw the noise there.
+(``bits``, ``histogram``, ``positions``), choose one row of each user, and form groups (``grouped``). Values
+that stay where they are become ``RemoteValues`` or ``RemoteCounts`` of ``protocols.flow``: noise is drawn there.
 """
 
 from __future__ import annotations

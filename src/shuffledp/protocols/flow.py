@@ -84,9 +84,7 @@ def choose_route(protocol: Protocol, users: int, route: str) -> str:
     return "messages" if numbers <= _MAX_NUMBERS_BY_DEFAULT else "counts"
 
 
-def tally_round(
-    protocol: Protocol, values: NDArray[Any] | RemoteValues, *, route: str, source: RandomSource
-) -> Tally:
+def tally_round(protocol: Protocol, values: NDArray[Any] | RemoteValues, *, route: str, source: RandomSource) -> Tally:
     """The released tally of one round over users with these values (indices, or positions in an interval)."""
     check_enough_users(len(values), protocol.users)
     if isinstance(values, RemoteValues):

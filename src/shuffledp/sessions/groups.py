@@ -13,10 +13,10 @@ from shuffledp.domain import Categories, DiscreteDomain, Interval
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.estimate import Estimate, HistogramEstimate
 from shuffledp.estimate.grouped import GroupedEstimate, TooFewUsers
+from shuffledp.messages import Tally
 from shuffledp.planning import Histogram, Plan, Question, plan
 from shuffledp.privacy.guarantee import WITHIN_GROUP
 from shuffledp.privacy.parallel import in_parallel
-from shuffledp.messages import Tally
 from shuffledp.protocols.flow import RemoteGroup
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.registry import find

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Bit, DiscreteDomain, Domain, Interval
+from shuffledp.domain import Bit, Categories, DiscreteDomain, Domain, Interval, Numbered
 from shuffledp.engines.spark.session import explained_failures
 from shuffledp.engines.spark.table import SparkColumn, SparkTable
 from shuffledp.errors import ParameterError, UnknownNameError
@@ -133,20 +133,28 @@ def run_groups(
     if isinstance(question, Count):
         estimate = one_line.count(values, **asked)
     elif isinstance(question, Histogram):
-        estimate = one_line.histogram(values, categories=question.domain, **asked)
+        estimate = one_line.histogram(values, categories=_categories(question), **asked)
     elif isinstance(question, Quantiles):
-        bounds = {"lower": question.lower, "upper": question.upper, "bins": question.bins}
-        estimate = one_line.quantiles(values, **bounds, **asked)
+        domain = question.domain
+        estimate = one_line.quantiles(values, lower=domain.lower, upper=domain.upper, bins=domain.bins, **asked)
     elif isinstance(question, Sum):
         ask = one_line.mean if isinstance(question, Mean) else one_line.sum
         estimate = ask(values, lower=question.lower, upper=question.upper, whole=question.whole, **asked)
     else:
-        raise ParameterError(f"A question is needed, such as sdp.Count, not an object of type {type(question).__name__}.")
+        raise ParameterError(
+            f"A question is needed, such as sdp.Count, not an object of type {type(question).__name__}."
+        )
     grouped = cast("GroupedEstimate", estimate)
     if out is not None:
         with explained_failures():
             frame.sparkSession.createDataFrame(grouped.to_table()).write.parquet(str(out))
     return grouped
+
+
+def _categories(question: Histogram) -> DiscreteDomain:
+    if isinstance(question.categories, Categories):
+        return question.categories
+    return Numbered(question.domain_size or 1)
 
 
 def _column(

@@ -178,9 +178,7 @@ class Session:
             file.create(self._budget)
             self._file = file
 
-    def ask_about(
-        self, table: CompleteTable | CompleteSparkTable, rows_of_users: RowsOfUsers | None = None
-    ) -> None:
+    def ask_about(self, table: CompleteTable | CompleteSparkTable, rows_of_users: RowsOfUsers | None = None) -> None:
         """Let questions name columns of this table, a result of ``sdp.complete``; estimates get its caveat.
 
         ``rows_of_users`` says which row of a user counts, if users have several.

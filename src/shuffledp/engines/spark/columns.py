@@ -16,21 +16,21 @@ from shuffledp.extras import extra
 from shuffledp.text_values import EXACT_INTEGERS, canonical_form
 
 with extra("spark", "The Spark engine"):
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-    from pyspark.sql import types as T  # noqa: N812
+    from pyspark.sql import functions as sf
+    from pyspark.sql import types as st
 
 SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """The characters that are removed around a string."""
 NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 _ZERO_FRACTION = r"^([-+]?[0-9]+)\.0+$"
-_NESTED = (T.ArrayType, T.MapType, T.StructType)
+_NESTED = (st.ArrayType, st.MapType, st.StructType)
 _NO_COLUMN = "The Spark data frame"
 
 
 def column(frame: Frame, name: str) -> Any:
     """The column of this name, whose characters have no special meaning."""
     check_column(name, frame.columns, _NO_COLUMN)
-    return F.col("`" + name.replace("`", "``") + "`")
+    return sf.col("`" + name.replace("`", "``") + "`")
 
 
 def kind_of(frame: Frame, name: str, what: str = "The column") -> Any:
@@ -44,37 +44,37 @@ def kind_of(frame: Frame, name: str, what: str = "The column") -> Any:
 
 def is_float(kind: Any) -> bool:
     """Whether values of the type are floating-point numbers."""
-    return isinstance(kind, (T.DoubleType, T.FloatType))
+    return isinstance(kind, (st.DoubleType, st.FloatType))
 
 
 def is_integer(kind: Any) -> bool:
     """Whether values of the type are integers."""
-    return isinstance(kind, T.IntegralType)
+    return isinstance(kind, st.IntegralType)
 
 
 def text(value: Any, kind: Any) -> Any:
     """The value as a string without outer spaces; null if it is missing. Numbers may be spelled as Java does."""
-    if isinstance(kind, T.BinaryType):
-        return F.lower(F.hex(value))
-    if is_integer(kind) or isinstance(kind, T.BooleanType):
+    if isinstance(kind, st.BinaryType):
+        return sf.lower(sf.hex(value))
+    if is_integer(kind) or isinstance(kind, st.BooleanType):
         return value.cast("string")
     if is_float(kind):
-        whole = (F.floor(value) == value) & (F.abs(value) <= F.lit(float(EXACT_INTEGERS)))
-        spelled = F.when(whole, value.cast("bigint").cast("string")).otherwise(value.cast("string"))
-        return F.when(F.isnan(value), F.lit(None)).otherwise(spelled)
-    return F.nullif(F.btrim(value.cast("string"), F.lit(SPACES)), F.lit(""))
+        whole = (sf.floor(value) == value) & (sf.abs(value) <= sf.lit(float(EXACT_INTEGERS)))
+        spelled = sf.when(whole, value.cast("bigint").cast("string")).otherwise(value.cast("string"))
+        return sf.when(sf.isnan(value), sf.lit(None)).otherwise(spelled)
+    return sf.nullif(sf.btrim(value.cast("string"), sf.lit(SPACES)), sf.lit(""))
 
 
 def canonical(value: Any, kind: Any) -> Any:
     """One spelling per value, by ``canonical_form``; null if it is missing."""
     string = text(value, kind)
-    if not isinstance(kind, (T.StringType, T.DecimalType)):
+    if not isinstance(kind, (st.StringType, st.DecimalType)):
         return string
-    integer = F.regexp_extract(string, _ZERO_FRACTION, 1)
-    short = F.when(integer.isin("-0", "+0"), F.lit("0")).otherwise(integer)
-    with_point = F.when(string.contains("."), F.when(integer != "", short).otherwise(string))
-    is_boolean = F.length(string).between(4, 5) & F.lower(string).isin("true", "false")
-    return F.coalesce(with_point, F.when(is_boolean, F.lower(string)), string)
+    integer = sf.regexp_extract(string, _ZERO_FRACTION, 1)
+    short = sf.when(integer.isin("-0", "+0"), sf.lit("0")).otherwise(integer)
+    with_point = sf.when(string.contains("."), sf.when(integer != "", short).otherwise(string))
+    is_boolean = sf.length(string).between(4, 5) & sf.lower(string).isin("true", "false")
+    return sf.coalesce(with_point, sf.when(is_boolean, sf.lower(string)), string)
 
 
 def without_markers(value: Any, missing: Categories | None) -> Any:
@@ -82,7 +82,7 @@ def without_markers(value: Any, missing: Categories | None) -> Any:
     if missing is None:
         return value
     names = sorted({*missing.names, *(canonical_form(name) for name in missing.names)})
-    return F.when(value.isin(names), F.lit(None)).otherwise(value)
+    return sf.when(value.isin(names), sf.lit(None)).otherwise(value)
 
 
 def has_value(value: Any, kind: Any, missing: Categories | None) -> Any:
@@ -93,18 +93,22 @@ def has_value(value: Any, kind: Any, missing: Categories | None) -> Any:
 def number_of(value: Any, kind: Any) -> Any:
     """A string as a number; null if it is missing or not a number."""
     string = text(value, kind)
-    return F.when(string.rlike(NUMBER), string.try_cast("double"))
+    return sf.when(string.rlike(NUMBER), string.try_cast("double"))
 
 
 def _is_simple(kind: Any) -> bool:
     simple = (
-        T.StringType,
-        T.NumericType,
-        T.BooleanType,
-        T.BinaryType,
-        T.DateType,
-        T.TimestampType,
-        T.TimestampNTZType,
-        T.NullType,
+        st.StringType,
+        st.NumericType,
+        st.BooleanType,
+        st.BinaryType,
+        st.DateType,
+        st.TimestampType,
+        st.TimestampNTZType,
+        st.NullType,
     )
-    return isinstance(kind, simple) or kind.simpleString().startswith("time(") or re.fullmatch(r"(var)?char\(\d+\)", kind.simpleString()) is not None
+    return (
+        isinstance(kind, simple)
+        or kind.simpleString().startswith("time(")
+        or re.fullmatch(r"(var)?char\(\d+\)", kind.simpleString()) is not None
+    )

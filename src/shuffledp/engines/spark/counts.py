@@ -18,8 +18,8 @@ from shuffledp.extras import extra
 
 with extra("spark", "The Spark engine"):
     import pyarrow as pa
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql import types as T  # noqa: N812
+    from pyspark.sql import functions as sf
+    from pyspark.sql import types as st
 
 MAX_DISTINCT = 1 << 20
 """Maximum number of distinct values that are brought to the driver."""
@@ -63,7 +63,7 @@ class Encoding:
         counted = (
             self.frame.select(column(self.frame, self.name).alias(VALUE))
             .groupBy(VALUE)
-            .agg(F.count(F.lit(1)).alias(ROWS))
+            .agg(sf.count(sf.lit(1)).alias(ROWS))
         )
         with explained_failures():
             return counted.limit(MAX_DISTINCT + 1).toArrow()
@@ -82,16 +82,16 @@ class Encoding:
         value = column(self.frame, self.name).alias(VALUE)
         rows = self.frame.select(value, *(expression.alias(name) for name, expression in others.items()))
         if self._distinct is None:
-            kind = T.LongType() if self.size else T.DoubleType()
-            schema = T.StructType([T.StructField(CODE, kind), *rows.schema.fields[1:]])
+            kind = st.LongType() if self.size else st.DoubleType()
+            schema = st.StructType([st.StructField(CODE, kind), *rows.schema.fields[1:]])
             return rows.mapInArrow(EncodeRows(self.encoder, not self.size), schema)
         values, codes, encoded = self._distinct
         if encoded is not None:
             values = values.filter(pa.array(encoded))
         table = pa.table({VALUE: values, CODE: pa.array(codes, type=pa.int64() if self.size else pa.float64())})
-        lookup = F.broadcast(self.frame.sparkSession.createDataFrame(table)).alias("lookup")
+        lookup = sf.broadcast(self.frame.sparkSession.createDataFrame(table)).alias("lookup")
         joined = rows.join(lookup, rows[VALUE].eqNullSafe(lookup[VALUE]))
-        return joined.select(F.col(f"lookup.{CODE}"), *others)
+        return joined.select(sf.col(f"lookup.{CODE}"), *others)
 
 
 def collect_partials(frame: Frame) -> list[tuple[int, list[tuple[int, NDArray[np.int64], dict[str, Any]]]]]:
@@ -117,6 +117,6 @@ _EMPTY: dict[str, Any] = {"encoded": 0, "missing": 0, "outside": 0, "examples": 
 
 def _has_many_values(kind: Any, encoder: Encoder) -> bool:
     """Whether nearly every row may have a value of its own, so that counting distinct ones is in vain."""
-    if isinstance(kind, (T.TimestampType, T.TimestampNTZType)):
+    if isinstance(kind, (st.TimestampType, st.TimestampNTZType)):
         return True
     return isinstance(encoder, NumberEncoder) and (is_float(kind) or not is_integer(kind))

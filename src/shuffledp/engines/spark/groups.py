@@ -25,7 +25,7 @@ from shuffledp.extras import extra
 
 with extra("spark", "The Spark engine"):
     import pyarrow as pa
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sf
 
 MAX_CELLS = 1 << 26
 """Maximum number of groups times values, whose counts are in memory."""
@@ -118,7 +118,7 @@ class SparkGroupedColumn:
         else:
             rows = encoding.with_codes({GROUP: group})
             with explained_failures():
-                table = rows.groupBy(*keys).agg(F.count(F.lit(1)).alias("users")).toArrow()
+                table = rows.groupBy(*keys).agg(sf.count(sf.lit(1)).alias("users")).toArrow()
             table = self._without_missing(table)
         names, groups = self._names(table[GROUP].combine_chunks())
         size = encoding.size or 1
@@ -137,13 +137,13 @@ class SparkGroupedColumn:
         frame = self._column.frame
         kind, group = kind_of(frame, self.by, f"The column of groups ({self.by})"), column(frame, self.by)
         if is_float(kind):
-            return F.when(~F.isnan(group), group)
+            return sf.when(~sf.isnan(group), group)
         return canonical(group, kind) if kind.simpleString() in ("string", "binary") else group
 
     def _check_rows(self, rows: Frame) -> None:
         """Refuse rows without a group, and groups that are not listed, also among rows that are not chosen."""
         with explained_failures():
-            table = rows.groupBy(GROUP).agg(F.count(F.lit(1)).alias("users")).limit(MAX_GROUPS + 2).toArrow()
+            table = rows.groupBy(GROUP).agg(sf.count(sf.lit(1)).alias("users")).limit(MAX_GROUPS + 2).toArrow()
         self._names(self._without_missing(table)[GROUP].combine_chunks())
 
     def _without_missing(self, table: Any) -> Any:
@@ -187,8 +187,8 @@ class SparkGroupedColumn:
 def _with_numbers(rows: Frame | Chosen, numbers: Any, frame: Frame) -> Frame:
     """The codes of users with the number of their group; -1 for users who do not count."""
     unique = numbers.group_by(["raw", "number"]).aggregate([])
-    lookup = F.broadcast(frame.sparkSession.createDataFrame(unique)).alias("lookup")
+    lookup = sf.broadcast(frame.sparkSession.createDataFrame(unique)).alias("lookup")
     if isinstance(rows, Chosen):
         rows = rows.picks.filter(rows.counts_as_user)
-    joined = rows.join(lookup, F.col(GROUP).eqNullSafe(F.col("lookup.raw")))
-    return joined.select(CODE, F.col("number").alias(PART))
+    joined = rows.join(lookup, sf.col(GROUP).eqNullSafe(sf.col("lookup.raw")))
+    return joined.select(CODE, sf.col("number").alias(PART))

@@ -39,7 +39,7 @@ from shuffledp.protocols.flow import RemoteCounts, RemoteValues
 from shuffledp.text_values import looks_missing
 
 with extra("spark", "The Spark engine"):
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as sf
 
 _NO_USERS = "No row has a user id, so there are no users."
 
@@ -74,7 +74,7 @@ class SparkTable(Table):
         """The number of distinct users; missing ids are an error unless they are left out."""
         ids = user_of(self.frame, users, missing)
         with explained_failures():
-            found, without = self.frame.select(F.count_distinct(ids), F.count(F.when(ids.isNull(), 1))).first()
+            found, without = self.frame.select(sf.count_distinct(ids), sf.count(sf.when(ids.isNull(), 1))).first()
         _check_ids(users, int(without))
         if not found:
             raise DataError(_NO_USERS)
@@ -87,7 +87,7 @@ class SparkTable(Table):
 
         One job counts them.
         """
-        condition = F.lit(True)
+        condition = sf.lit(True)
         for name in columns:
             condition &= has_value(column(self.frame, name), kind_of(self.frame, name), missing)
         return CompleteSparkTable(self.frame, condition, tuple(columns), self._decimal, user)
@@ -96,13 +96,11 @@ class SparkTable(Table):
 class CompleteSparkTable(SparkTable):
     """The rows of a data frame that have a value in each of the ``columns``."""
 
-    def __init__(
-        self, frame: Frame, condition: Any, columns: tuple[str, ...], decimal: str, user: str | None
-    ) -> None:
+    def __init__(self, frame: Frame, condition: Any, columns: tuple[str, ...], decimal: str, user: str | None) -> None:
         super().__init__(frame.filter(condition), decimal=decimal)
         self.columns, self.user = columns, user
         with explained_failures():
-            every, complete = frame.select(F.count(F.lit(1)), F.count(F.when(condition, 1))).first()
+            every, complete = frame.select(sf.count(sf.lit(1)), sf.count(sf.when(condition, 1))).first()
         self.rows, self.rows_left_out = int(complete), int(every - complete)
         if not every:
             raise DataError("The table has no rows.")
@@ -192,7 +190,7 @@ class SparkColumn(Column):
         self._remark_on([name for name in categories.names if looks_missing(name)])
         return categories
 
-    def grouped(self, by: str, listed: Categories | None) -> Any:
+    def grouped(self, by: str, listed: Categories | None = None) -> Any:
         """This column with a group per user."""
         from shuffledp.engines.spark.groups import SparkGroupedColumn
 
@@ -223,11 +221,11 @@ class Chosen:
     @property
     def counts_as_user(self) -> Any:
         """Whether a row of ``picks`` is a user."""
-        return (F.col(MARK).isNull() | (F.col(MARK) != NO_USER)) & F.col(CODE).isNotNull()
+        return (sf.col(MARK).isNull() | (sf.col(MARK) != NO_USER)) & sf.col(CODE).isNotNull()
 
     def with_parts(self) -> Frame:
         """The codes of the chosen rows, all of one part."""
-        return self.picks.filter(self.counts_as_user).select(CODE, F.lit(0).alias(PART))
+        return self.picks.filter(self.counts_as_user).select(CODE, sf.lit(0).alias(PART))
 
     def counts(self, size: int) -> NDArray[np.int64]:
         """The number of users per code."""
@@ -242,9 +240,9 @@ class Chosen:
 
     def counted(self, keys: Sequence[str]) -> Any:
         """The number of users per key, after all rows have been checked."""
-        chosen = F.col(CODE).isNotNull()
+        chosen = sf.col(CODE).isNotNull()
         counted = self.picks.groupBy(*keys, chosen.alias("chosen"), MARK).agg(
-            F.count(F.lit(1)).alias("users"), F.sum(ROWS).alias(ROWS), F.sum(EXCLUDED).alias(EXCLUDED)
+            sf.count(sf.lit(1)).alias("users"), sf.sum(ROWS).alias(ROWS), sf.sum(EXCLUDED).alias(EXCLUDED)
         )
         with explained_failures():
             table = counted.toArrow()

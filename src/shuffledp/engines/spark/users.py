@@ -24,8 +24,8 @@ from shuffledp.randomness.source import draw_bytes
 from shuffledp.text_values import MISSING_MARKERS
 
 with extra("spark", "The Spark engine"):
-    from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql import types as T  # noqa: N812
+    from pyspark.sql import functions as sf
+    from pyspark.sql import types as st
 
 USER, ORDER, GROUP, ROWS, EXCLUDED, MARK = "user", "order", "group", "rows", "excluded", "mark"
 NO_USER = ""
@@ -47,16 +47,17 @@ def user_of(frame: Frame, users: UserIds, missing: Categories | None) -> Any:
 def order_of(frame: Frame, name: str, missing: Categories | None) -> Any:
     """A key per row that is larger for a later row; null if it is missing."""
     value, kind = column(frame, name), kind_of(frame, name, f"The column {name}")
-    if is_float(kind) or isinstance(kind, (T.NumericType, T.DateType, T.TimestampType, T.TimestampNTZType)):
-        key = F.when(~F.isnan(value), value) if is_float(kind) else value
+    if is_float(kind) or isinstance(kind, (st.NumericType, st.DateType, st.TimestampType, st.TimestampNTZType)):
+        key = sf.when(~sf.isnan(value), value) if is_float(kind) else value
         present = without_markers(canonical(value, kind), missing).isNotNull()
-        return key if missing is None else F.when(present, key)
-    if not isinstance(kind, T.StringType):
+        return key if missing is None else sf.when(present, key)
+    if not isinstance(kind, st.StringType):
         raise DataError(f"The column {name} is of type {kind.simpleString()}; it must be a number, a date or a time.")
     string = without_markers(text(value, kind), missing)
-    number, time = number_of(string, T.StringType()), F.try_to_timestamp(string)
+    number, time = number_of(string, st.StringType()), sf.try_to_timestamp(string)
     wrong = frame.select(
-        F.count(F.when(string.isNotNull() & number.isNull(), 1)), F.count(F.when(string.isNotNull() & time.isNull(), 1))
+        sf.count(sf.when(string.isNotNull() & number.isNull(), 1)),
+        sf.count(sf.when(string.isNotNull() & time.isNull(), 1)),
     ).first()
     if wrong[0] and wrong[1]:
         raise DataError(
@@ -81,49 +82,51 @@ class Race:
     def picks(self, frame: Frame) -> Frame:
         """One row per user: code, group, the number of rows, and of those that did not take part; null user too."""
         optional = [name for name in (ORDER, GROUP) if name in frame.columns]
-        takes_part = F.lit(True)
+        takes_part = sf.lit(True)
         for name in optional:
-            takes_part &= F.col(name).isNotNull()
-        counted = frame.groupBy(USER, CODE, *optional).agg(F.count(F.lit(1)).alias(ROWS))
-        counted = counted.withColumn(EXCLUDED, F.when(takes_part, F.lit(0)).otherwise(F.col(ROWS)))
-        counted = counted.withColumn("eligible", F.when(takes_part, F.col(ROWS)))
+            takes_part &= sf.col(name).isNotNull()
+        counted = frame.groupBy(USER, CODE, *optional).agg(sf.count(sf.lit(1)).alias(ROWS))
+        counted = counted.withColumn(EXCLUDED, sf.when(takes_part, sf.lit(0)).otherwise(sf.col(ROWS)))
+        counted = counted.withColumn("eligible", sf.when(takes_part, sf.col(ROWS)))
         if self.users.pick == "value":
             return self._distinct_values(counted)
         winner = [CODE, *([GROUP] if self.groups else [])]
-        key = self._key("row", [CODE, *optional], F.col("eligible"))
+        key = self._key("row", [CODE, *optional], sf.col("eligible"))
         if self.users.pick == "latest":
-            key = F.when(key.isNotNull(), F.struct(F.col(ORDER), key))
+            key = sf.when(key.isNotNull(), sf.struct(sf.col(ORDER), key))
         return self._of_user(counted, winner, key)
 
     def _distinct_values(self, counted: Frame) -> Frame:
         """One of the user's distinct values; in the group of a row chosen regardless of values if groups are public."""
-        one = F.when(F.col("eligible").isNotNull(), F.lit(1))
+        one = sf.when(sf.col("eligible").isNotNull(), sf.lit(1))
         if not self.groups:
             return self._of_user(counted, [CODE], self._key("value", [CODE], one))
         first, second = (GROUP, CODE) if self.groups == "public" else (CODE, GROUP)
-        inner = self._key("inner", [CODE, GROUP], one if self.groups == "public" else F.col("eligible"))
+        inner = self._key("inner", [CODE, GROUP], one if self.groups == "public" else sf.col("eligible"))
         best = counted.groupBy(USER, first).agg(
-            F.max_by(F.col(second), inner).alias(second),
-            F.sum(ROWS).alias(ROWS),
-            F.sum(EXCLUDED).alias(EXCLUDED),
-            F.sum("eligible").alias("eligible"),
+            sf.max_by(sf.col(second), inner).alias(second),
+            sf.sum(ROWS).alias(ROWS),
+            sf.sum(EXCLUDED).alias(EXCLUDED),
+            sf.sum("eligible").alias("eligible"),
         )
-        weight = F.col("eligible") if self.groups == "public" else F.when(F.col("eligible").isNotNull(), F.lit(1))
+        weight = sf.col("eligible") if self.groups == "public" else sf.when(sf.col("eligible").isNotNull(), sf.lit(1))
         return self._of_user(best, [CODE, GROUP], self._key("outer", [first], weight))
 
     def _of_user(self, counted: Frame, winner: Sequence[str], key: Any) -> Frame:
         chosen = counted.groupBy(USER).agg(
-            F.max_by(F.struct(*winner), key).alias("winner"), F.sum(ROWS).alias(ROWS), F.sum(EXCLUDED).alias(EXCLUDED)
+            sf.max_by(sf.struct(*winner), key).alias("winner"),
+            sf.sum(ROWS).alias(ROWS),
+            sf.sum(EXCLUDED).alias(EXCLUDED),
         )
-        suspicious = F.when(F.lower(USER).isin(sorted(MISSING_MARKERS)), F.col(USER))
-        mark = F.when(F.col(USER).isNull(), F.lit(NO_USER)).otherwise(suspicious)
+        suspicious = sf.when(sf.lower(USER).isin(sorted(MISSING_MARKERS)), sf.col(USER))
+        mark = sf.when(sf.col(USER).isNull(), sf.lit(NO_USER)).otherwise(suspicious)
         return chosen.select("winner.*", ROWS, EXCLUDED, mark.alias(MARK))
 
     def _key(self, purpose: str, columns: Sequence[str], weight: Any) -> Any:
         """The key of the race; null if the weight is."""
-        strings = [F.coalesce(F.col(name).cast("string"), F.lit("")) for name in columns]
-        lengths = [F.length(string).cast("string") for string in (F.coalesce(USER, F.lit("")), *strings[:-1])]
-        content = F.concat_ws(":", F.lit(f"{self.salt}{purpose}"), *lengths, F.col(USER), *strings)
-        digits = F.substring(F.sha2(content, 256), 1, _HEX_DIGITS)
-        uniform = (F.conv(digits, 16, 10).cast("double") + F.lit(0.5)) / F.lit(2.0**52)
-        return F.ln(uniform) / weight
+        strings = [sf.coalesce(sf.col(name).cast("string"), sf.lit("")) for name in columns]
+        lengths = [sf.length(string).cast("string") for string in (sf.coalesce(USER, sf.lit("")), *strings[:-1])]
+        content = sf.concat_ws(":", sf.lit(f"{self.salt}{purpose}"), *lengths, sf.col(USER), *strings)
+        digits = sf.substring(sf.sha2(content, 256), 1, _HEX_DIGITS)
+        uniform = (sf.conv(digits, 16, 10).cast("double") + sf.lit(0.5)) / sf.lit(2.0**52)
+        return sf.ln(uniform) / weight

@@ -96,8 +96,9 @@ class CountRows(Work):
 class RandomizeRows(Work):
     """Randomizes the values of a partition, and tallies their messages.
 
-    A row is a value for the encoder or, without one, a code with the number of its part. Noise is never a function of the data or of a seed: a partition that is computed
-    again draws new noise, and Spark passes exactly one result of each partition on.
+    A row is a value for the encoder or, without one, a code with the number of its part. Noise is never a function of
+    the data or of a seed: a partition that is computed again draws new noise, and Spark passes exactly one result of
+    each partition on.
     """
 
     protocols: Mapping[int, Protocol]
