@@ -34,15 +34,19 @@ _SUBJECTS = (
     "opening",
     "ingest",
 )
+_WITH_SPARK = ("spark",)
+"""Measured only by name, in the environment of ``make test-spark``."""
 
 
 def main() -> int:
     """Measure the chosen subjects and print the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("subjects", nargs="*", metavar="NAME", help=f"any of {', '.join(_SUBJECTS)}; all if none")
+    parser.add_argument(
+        "subjects", nargs="*", metavar="NAME", help=f"any of {', '.join(_SUBJECTS)}; all if none; or spark"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer repetitions and no largest sizes")
     options = parser.parse_args()
-    if unknown := set(options.subjects) - set(_SUBJECTS):
+    if unknown := set(options.subjects) - {*_SUBJECTS, *_WITH_SPARK}:
         parser.error(f"there is no subject {', '.join(sorted(unknown))}; choose from {', '.join(_SUBJECTS)}")
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:

@@ -25,6 +25,16 @@ _FORMATS = {
     ".parquet": "parquet",
 }
 _DEFAULT_FORMAT = "parquet"
+_ENCODINGS = {
+    "ascii": "US-ASCII",
+    "iso8859-1": "ISO-8859-1",
+    "utf-16": "UTF-16",
+    "utf-16-be": "UTF-16BE",
+    "utf-16-le": "UTF-16LE",
+    "utf-32": "UTF-32",
+    "utf-8": "UTF-8",
+}
+"""The encodings that Spark reads, by their names in Python."""
 
 
 class SparkEngine(Engine):
@@ -56,7 +66,7 @@ class SparkEngine(Engine):
     def _read(self, paths: list[str], kind: str, dialect: Dialect) -> Frame:
         reader = self.session.read
         if kind == "json":
-            return reader.option("encoding", dialect.encoding).json(paths, primitivesAsString=True, mode="FAILFAST")
+            return reader.option("encoding", _encoding(dialect)).json(paths, primitivesAsString=True, mode="FAILFAST")
         if kind != "csv":
             return reader.format(kind).load(paths)
         return _named(reader.csv(paths, **_csv_options(paths, dialect)), dialect)
@@ -80,6 +90,13 @@ def _format(path: str) -> str:
     return found[-1] if found else _DEFAULT_FORMAT
 
 
+def _encoding(dialect: Dialect) -> str:
+    if dialect.encoding not in _ENCODINGS:
+        known = ", ".join(_ENCODINGS)
+        raise ParameterError(f"Spark does not read the encoding {dialect.encoding}, only {known}: convert the files.")
+    return _ENCODINGS[dialect.encoding]
+
+
 def _csv_options(paths: list[str], dialect: Dialect) -> dict[str, Any]:
     """Fields as strings, as they are in the file; rows that do not fit the header are an error."""
     delimiters = {dialect.delimiter_of([s.lower() for s in PurePosixPath(path).suffixes]) for path in paths}
@@ -87,7 +104,7 @@ def _csv_options(paths: list[str], dialect: Dialect) -> dict[str, Any]:
         raise ParameterError("The files have several delimiters: read one kind at a time.")
     return {
         "sep": delimiters.pop(),
-        "encoding": dialect.encoding,
+        "encoding": _encoding(dialect),
         "header": dialect.header,
         "quote": '"',
         "escape": '"',
