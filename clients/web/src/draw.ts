@@ -5,7 +5,7 @@
  * are refined while a random number lies between them.
  */
 import { scaledLevel, type Interval } from "./domain.ts";
-import { dyadicOf, gcd, type Dyadic, type Ratio } from "./numbers.ts";
+import { dyadicOf, gcd, logComplement, ratioToDouble, type Dyadic, type Ratio } from "./numbers.ts";
 import { powerBounds, Shares } from "./real_bounds.ts";
 
 /** The source of randomness of a randomizer; tests replace it by one that enumerates all choices. */
@@ -112,8 +112,7 @@ export class SecureDraws implements Draws {
   /** Negative binomial numbers add up: shares(s, r) is the sum of n independent shares(s / n, r). */
   #table(shape: Ratio, ratio: Dyadic): [Shares, number] {
     const key = `${shape.numerator}/${shape.denominator} ${ratio.numerator}/${ratio.bits}`;
-    const rate = -(Number(shape.numerator) / Number(shape.denominator)) * Math.log(Number((1n << BigInt(ratio.bits)) - ratio.numerator) / 2 ** ratio.bits);
-    const parts = Math.max(1, Math.ceil(rate / LARGEST_RATE));
+    const parts = Math.max(1, Math.ceil((ratioToDouble(shape) * -logComplement(ratio)) / LARGEST_RATE));
     let table = this.#tables.get(key);
     if (!table) {
       const divisor = gcd(shape.numerator, shape.denominator * BigInt(parts));

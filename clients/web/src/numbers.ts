@@ -82,6 +82,12 @@ export const toDouble = ({ numerator, bits }: Dyadic): number => Number(numerato
 /** 1 - p, without a loss of digits. */
 export const complement = ({ numerator, bits }: Dyadic): Dyadic => ({ numerator: (1n << BigInt(bits)) - numerator, bits });
 
+/** ln(1 - p), without a loss of digits where p is near 0 or 1. */
+export function logComplement(p: Dyadic): number {
+  const x = toDouble(p);
+  return x < 0.5 ? Math.log1p(-x) : Math.log(toDouble(complement(p)));
+}
+
 /** Whether p < q. */
 export const isBelow = (p: Dyadic, q: Dyadic): boolean => p.numerator << BigInt(q.bits) < q.numerator << BigInt(p.bits);
 

@@ -4,6 +4,7 @@ import { bitLength, type Dyadic, type Ratio } from "./numbers.ts";
 /** Bits that are computed beyond those that are wanted; the errors below add up to far less than 2^-32 of a unit. */
 const GUARD_BITS = 128;
 const SLACK = 1n << 96n;
+const LARGEST_RATE = 16n;
 
 /** ratio^exponent over 2^bits, from below and from above. */
 export function powerBounds(ratio: Dyadic, exponent: bigint, bits: number): readonly [bigint, bigint] {
@@ -22,7 +23,7 @@ interface Bits { bits(count: number): bigint }
 /**
  * Inversion for negative binomial numbers: the distribution function is computed as far as a draw needs it.
  *
- * The rate, shape ln(1 / (1 - ratio)), must be at most about 16: then the first probability has at least 2^-24, every
+ * The rate, shape ln(1 / (1 - ratio)), must be at most about 16, and larger ones are refused: then the first probability has at least 2^-24, every
  * weight is computed with a relative error of a few units of 2^-(bits + 104), and even 2^23 of them stay below SLACK.
  */
 export class Shares {
@@ -79,6 +80,7 @@ export class Shares {
     const bits = this.#bits + GUARD_BITS, one = 1n << BigInt(this.#ratio.bits);
     const extra = bitLength(this.#shape.numerator); // the error of the logarithm is multiplied by the shape
     const rate = (this.#shape.numerator * logarithm(one, one - this.#ratio.numerator, bits + extra)) / (this.#shape.denominator << BigInt(extra));
+    if (rate >> BigInt(bits) > LARGEST_RATE) throw new RangeError("the rate of a table is too large"); // its weights would underflow
     this.#weight = exponential(rate, bits);
     this.#sums = [this.#weight];
   }

@@ -1,8 +1,8 @@
 /** The probability that a report is too long: the tail of a sum of negative binomial numbers, by its recurrence. */
 import { roundedUp } from "./divergence.ts";
 
-/** shares(shape, ratio) of `size` messages at a time. */
-export interface Part { readonly shape: number; readonly ratio: number; readonly notRatio: number; readonly size: number }
+/** shares(shape, ratio) of `size` messages at a time; `logNotRatio` is ln(1 - ratio), in which 1 - ratio must not be rounded. */
+export interface Part { readonly shape: number; readonly ratio: number; readonly logNotRatio: number; readonly size: number }
 
 const RESCALE = 2 ** 600;
 
@@ -11,7 +11,7 @@ export function chanceOfAtLeast(parts: readonly Part[], least: number): number {
   if (least <= 0) return 1;
   const last = 2 * least + 4096, masses = new Float64Array(last + 1), sums = parts.map(() => new Float64Array(last + 1));
   // everything is over e^scale, which is moved before a mass overflows: Pr[M = 0] alone may underflow
-  let scale = parts.reduce((sum, { shape, notRatio }) => sum + shape * Math.log(notRatio), 0), tail = 0;
+  let scale = parts.reduce((sum, { shape, logNotRatio }) => sum + shape * logNotRatio, 0), tail = 0;
   masses[0] = 1;
   for (let m = 1; m <= last; m++) {
     let mass = 0;
@@ -39,7 +39,7 @@ export function chanceOfAtLeast(parts: readonly Part[], least: number): number {
 /** Pr[M >= least] <= E[z^M] / z^least for every z above 1; z = e^t is chosen by ternary search, and each is valid. */
 function chernoff(parts: readonly Part[], least: number): number {
   const exponent = (t: number) =>
-    parts.reduce((sum, { shape, ratio, notRatio, size }) => sum + shape * (Math.log(notRatio) - Math.log1p(-ratio * Math.exp(size * t))), -least * t);
+    parts.reduce((sum, { shape, ratio, logNotRatio, size }) => sum + shape * (logNotRatio - Math.log1p(-ratio * Math.exp(size * t))), -least * t);
   let low = 0, high = Math.min(...parts.map(({ ratio, size }) => -Math.log(ratio) / size)) * (1 - 1e-9);
   for (let round = 0; round < 80; round++) {
     const first = low + (high - low) / 3, second = high - (high - low) / 3;

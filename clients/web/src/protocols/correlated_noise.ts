@@ -4,7 +4,7 @@ import { signedDelta, unaryPair, type CorrelatedNoise, type Pair } from "../acco
 import { oneSided, roundedUp, twoSided } from "../accounting/divergence.ts";
 import { type Json } from "../canonical.ts";
 import { type Draws } from "../draw.ts";
-import { complement, fraction, properDyadic, ratioToDouble, toDouble, type Dyadic, type Ratio } from "../numbers.ts";
+import { complement, fraction, logComplement, properDyadic, ratioToDouble, toDouble, type Dyadic, type Ratio } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
 import { countParameters, histogramParameters, text, type Reader } from "./protocol.ts";
@@ -54,7 +54,7 @@ export function noisyCells(draws: Draws, noise: CorrelatedNoise, honest: number,
 
 /** An upper bound of the probability that the noise of so many cells has at least `least` messages. */
 export function chanceOfNoise(noise: CorrelatedNoise, honest: number, cells: number, least: number): number {
-  const part = (shape: number, ratio: Dyadic, size: number) => ({ shape: shape / honest, ratio: toDouble(ratio), notRatio: toDouble(complement(ratio)), size });
+  const part = (shape: number, ratio: Dyadic, size: number) => ({ shape: shape / honest, ratio: toDouble(ratio), logNotRatio: logComplement(ratio), size });
   return chanceOfAtLeast([part(2 * cells, noise.ratio, 1), part(cells * ratioToDouble(noise.floodShape), noise.floodRatio, 2)], least);
 }
 
