@@ -13,6 +13,8 @@ const link = document.getElementById("link") as HTMLAnchorElement;
 
 /** Values of the form when nothing is given; those do not go into the address. */
 const defaults = new Map<string, string>();
+/** Which plan is looked at, and with which data: kept here, since these fields come and go with the results. */
+const looked = new Map(["choice", "shape"].map((name) => [name, new URLSearchParams(location.search).get(name) ?? ""]));
 let running = new AbortController(), timer = 0, draw = 0;
 
 /** What is asked: the fields that concern the question, without empty ones. */
@@ -24,7 +26,10 @@ function asked(): URLSearchParams {
       found.set(name, value);
     }
   }
-  if (results.querySelector<HTMLInputElement>("input[name=choice]")?.checked) found.delete("choice"); // the best
+  for (const [name, value] of looked) {
+    if (value) found.set(name, value);
+    else found.delete(name);
+  }
   return found;
 }
 
@@ -144,7 +149,14 @@ document.body.classList.add("live");
 document.addEventListener("input", (event) => {
   const target = event.target;
   if (!(target instanceof HTMLInputElement || target instanceof HTMLSelectElement) || target.form !== form || target.type === "range") return;
-  if (target.name === "question") arrange();
+  if (target.name === "question") {
+    arrange();
+    looked.set("choice", "");
+  }
+  if (looked.has(target.name)) {
+    const isBest = target === results.querySelector("input[name=choice]");
+    looked.set(target.name, isBest ? "" : target.value);
+  }
   soon(target.type === "radio" ? 0 : DEBOUNCE);
 });
 form.addEventListener("submit", (event) => {
