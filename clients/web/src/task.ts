@@ -157,10 +157,8 @@ function checkedGuarantee(
   const found = deltaAt(claim.epsilon);
   if (!(found <= claim.delta)) // also if it is NaN
     throw new Refusal("bad-guarantee", `the parameters give delta = ${found} at epsilon = ${claim.epsilon}, not ${claim.delta}`);
-  return (epsilon) => {
-    const bound = deltaAt(epsilon);
-    return bound <= 1 ? bound : 1;
-  };
+  // delta falls with epsilon, even where the price of a cap does not
+  return (epsilon) => Math.min(deltaAt(epsilon), epsilon >= claim.epsilon ? found : 1);
 }
 
 /** Infinity is close to itself alone. */

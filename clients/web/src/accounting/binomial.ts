@@ -61,5 +61,8 @@ export function binomialWindow(n: number, p: number, q: number, cut = UNDERFLOW)
   };
   walk(up, 1);
   walk(down, -1);
-  return { first: mode - down.length + 1, masses: Float64Array.from([...down.slice(1).reverse(), ...up]), outside };
+  const masses = new Float64Array(down.length - 1 + up.length);
+  masses.set(up, down.length - 1);
+  for (let i = 1; i < down.length; i++) masses[down.length - 1 - i] = down[i]!;
+  return { first: mode - down.length + 1, masses, outside };
 }

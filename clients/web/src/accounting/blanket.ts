@@ -7,29 +7,33 @@ export interface Blanket { readonly whole: number; readonly rest: Dyadic }
 
 /** The work of one bound, in steps; beyond it, the bound gets coarser, never too small. */
 const MAX_STEPS = 1 << 25;
+const WIDEST_VARIANCE = 1e8;
 
-/** The number of uniform messages of h users that hit either of two of n cells. */
-function hits({ whole, rest }: Blanket, h: number, n: bigint): Window {
+/** The number of uniform messages of h users that hit either of two of n cells; every `step`th number stands for those after it. */
+function hits({ whole, rest }: Blanket, h: number, n: bigint): Steps {
   const first = windowOf(h * whole, 2n, n), second = windowOf(h, 2n * rest.numerator, n << BigInt(rest.bits));
   const step = Math.ceil(Math.sqrt((first.masses.length * second.masses.length) / MAX_STEPS)), [a, b] = [coarser(first, step), coarser(second, step)];
-  const masses = new Float64Array(a.masses.length + b.masses.length - 1);
-  a.masses.forEach((p, i) => {
-    if (p > 0) for (let j = 0; j < b.masses.length; j++) masses[i + j]! += p * b.masses[j]!;
-  });
-  return { first: a.first + b.first, masses, outside: a.outside + b.outside };
+  const masses = new Float64Array(a.length + b.length - 1);
+  for (let i = 0; i < a.length; i++) for (let j = 0; j < b.length; j++) masses[i + j]! += a[i]! * b[j]!;
+  return { first: first.first + second.first, masses, outside: first.outside + second.outside, step };
 }
 
-const windowOf = (trials: number, numerator: bigint, denominator: bigint): Window =>
-  numerator === 0n || trials === 0
-    ? { first: 0, masses: Float64Array.of(1), outside: 0 }
-    : binomialWindow(trials, Number(numerator) / Number(denominator), Number(denominator - numerator) / Number(denominator));
+interface Steps extends Window { readonly step: number }
 
-/** Moves the masses of every `step` numbers to the first of them: fewer hits hide less, so the bound grows. */
-function coarser(window: Window, step: number): Window {
-  if (step <= 1) return window;
-  const masses = new Float64Array(window.masses.length);
-  window.masses.forEach((mass, i) => { masses[i - (i % step)]! += mass; });
-  return { ...window, masses };
+/** A window; of a very wide distribution its lower end alone, by Chernoff's bound: fewer hits hide less, so the bound grows. */
+function windowOf(trials: number, numerator: bigint, denominator: bigint): Window {
+  if (numerator === 0n || trials === 0) return { first: 0, masses: Float64Array.of(1), outside: 0 };
+  const p = Number(numerator) / Number(denominator), q = Number(denominator - numerator) / Number(denominator), mean = trials * p;
+  if (mean * q < WIDEST_VARIANCE) return binomialWindow(trials, p, q);
+  return { first: Math.floor(mean - Math.sqrt(1400 * mean)), masses: Float64Array.of(1), outside: 1e-300 };
+}
+
+/** The masses of every `step` numbers added up. */
+function coarser({ masses }: Window, step: number): Float64Array {
+  if (step <= 1) return masses;
+  const sums = new Float64Array(Math.ceil(masses.length / step));
+  masses.forEach((mass, i) => { sums[Math.floor(i / step)]! += mass; });
+  return sums;
 }
 
 /** Delta of a message in the clear among the uniform messages of h users on n cells: exact, but rounded up. */
@@ -44,11 +48,11 @@ export const clonesDelta = (others: number, rate: number, types: Types): number 
   amongClones(others === 0 ? { first: 0, masses: Float64Array.of(1), outside: 0 } : binomialWindow(others, Math.min(1, rate), Math.max(0, 1 - rate)), types);
 
 /** The expectation of the divergence over the number of clones. */
-function amongClones({ first, masses, outside }: Window, types: Types): number {
-  const width = 16 * Math.sqrt(first + masses.length) + 64, step = Math.ceil((masses.length * width) / MAX_STEPS);
+function amongClones({ first, masses, outside, step = 1 }: Window & { step?: number }, types: Types): number {
+  const width = 16 * Math.sqrt(first + step * masses.length) + 64, skip = Math.ceil((masses.length * width) / MAX_STEPS);
   let sum = 0, divergence = 1;
   masses.forEach((mass, i) => {
-    if (i % step === 0) divergence = twoTypesDivergence(first + i, types); // it falls with the number of clones: the last one is a bound
+    if (i % skip === 0) divergence = twoTypesDivergence(first + step * i, types); // it falls with the number of clones: the last one is a bound
     sum += mass * divergence;
   });
   return roundedUp(sum, outside);
@@ -66,7 +70,7 @@ function twoTypesDivergence(t: number, { alpha, notAlpha, E }: Types): number {
   for (let i = start; i <= t; i++) {
     const term = (mass * Math.max(0, i * gain - (t + 1 - i) * loss)) / (t + 1 - i);
     sum += term;
-    if (term < 1e-17 * sum && 2 * i > t) break;
+    if (mass === 0 || (term < 1e-17 * sum && 2 * i > t)) break;
     mass *= (t - i) / (i + 1);
   }
   return sum + 2 ** -t * gain; // i = t + 1

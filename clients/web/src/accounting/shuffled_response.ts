@@ -6,7 +6,7 @@ import { oneSided, roundedUp } from "./divergence.ts";
 
 /** Two values and at most so many users are enumerated. */
 const ENUMERATED_USERS = 200;
-const MAX_STEPS = 1 << 27;
+const MAX_STEPS = 1 << 26;
 const CUT = 1e-60;
 
 /** The least bound that is proved for response(x, n, blanket) of `honest` users. */

@@ -14,9 +14,12 @@ function withTerms(document: Json | undefined): JsonObject {
   return { ...rest, terms, absence: absence! };
 }
 
+/** More users hide more: the bound for so many holds for all larger numbers. */
+const MAX_HONEST = 1 << 28;
+
 /** The tokens of one category, with a user's own (p) and without (q). */
 function pair(honest: number, absence: Dyadic): [Float64Array, Float64Array] {
-  const { masses } = binomialWindow(honest, toDouble(absence), toDouble(complement(absence)));
+  const { masses } = binomialWindow(Math.min(honest, MAX_HONEST), toDouble(absence), toDouble(complement(absence)));
   const p = new Float64Array(masses.length + 1), q = new Float64Array(masses.length + 1);
   p.set(masses, 1);
   q.set(masses);

@@ -8,6 +8,8 @@ import { from, histogramParameters, type Reader } from "./protocol.ts";
 import { localGuarantee } from "./local_responses.ts";
 
 export const HALF: Dyadic = { numerator: 1n, bits: 1 };
+/** More rows hide more: the bound for so many holds for all larger numbers. */
+const MAX_ROWS = 1 << 28;
 const bit = (isOne: boolean): bigint => (isOne ? 1n : 0n);
 
 /** ln((1 - p) / p) */
@@ -31,7 +33,7 @@ export const fakeUsers: Reader = (document) => {
     delta(epsilon) {
       if (k === 1) return 0;
       // the other bits of a category: Bin(honest rows, flip), and one more that is 1 with probability 1 - flip (p) or flip (q)
-      const [one, zero] = [toDouble(flip), toDouble(complement(flip))], { masses } = binomialWindow(terms.honest * rows, one, zero);
+      const [one, zero] = [toDouble(flip), toDouble(complement(flip))], { masses } = binomialWindow(Math.min(terms.honest * rows, MAX_ROWS), one, zero);
       const p = new Float64Array(masses.length + 1), q = new Float64Array(masses.length + 1);
       for (let i = 0; i <= masses.length; i++) {
         const before = masses[i - 1] ?? 0, here = masses[i] ?? 0;

@@ -1,0 +1,53 @@
+/** Signed parameters can be hostile: whatever they are, a verdict comes in bounded time, and a bound is never NaN. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SecureDraws } from "../src/draw.ts";
+import { type Json } from "../src/canonical.ts";
+import { readProtocol } from "../src/protocols/registry.ts";
+import { Refusal } from "../src/refusal.ts";
+
+const terms = (users: number) => ({ users, epsilon: "1.0", delta: "0.5", honest_fraction: "1.0", calibration: "hostile" });
+const half = { bits: 1, numerator: 1 }, tiny = { bits: 128, numerator: 1 }, nearOne = { bits: 18, numerator: 2 ** 18 - 1 }, wide = { bits: 16, numerator: 2 ** 16 - 1 };
+const categories = (domain_size: number) => ({ domain_size, categories: null }), domain = { lower: "0.0", upper: "1.0", whole: false };
+const most = 10 ** 9;
+
+const CASES: { [name: string]: [string, Json] } = {
+  "a wide blanket": ["histogram/uniform-blanket", { terms: terms(most), blanket: { whole: 60_000, rest: half }, ...categories(4) }],
+  "two wide blankets": ["histogram/uniform-blanket", { terms: terms(most), blanket: { whole: 1, rest: half }, ...categories(3) }],
+  "a rare blanket": ["histogram/uniform-blanket", { terms: terms(most), blanket: { whole: 0, rest: tiny }, ...categories(2) }],
+  "half of all users": ["histogram/shuffled-k-rr", { terms: terms(most), blanket: half, ...categories(3) }],
+  "hashes of half of all users": ["histogram/solh", { terms: terms(most), blanket: half, buckets: 2, ...categories(3) }],
+  "hashes to many buckets": ["histogram/solh", { terms: terms(most), blanket: half, buckets: 1000, ...categories(2 ** 30) }],
+  "hardly any blanket": ["histogram/solh", { terms: terms(most), blanket: tiny, buckets: 2, ...categories(3) }],
+  "levels of half of all users": ["sum/privacy-blanket", { terms: terms(most), levels: 65_536, blanket: half, domain }],
+  "tokens of half of all users": ["histogram/balcer-cheu", { noise: { ...terms(most), absence: half }, padded: false, ...categories(2) }],
+  "hardly any tokens": ["histogram/balcer-cheu", { noise: { ...terms(most), absence: tiny }, padded: false, ...categories(2) }],
+  "rows of fake users": ["histogram/fake-users", { terms: terms(most), flip: { bits: 2, numerator: 1 }, fake_rows: 60_000, ...categories(2) }],
+  "wide noise": ["histogram/correlated-noise", { terms: terms(most), ratio: wide, flood_shape: "1/1", flood_ratio: half, ...categories(2) }],
+  "wide noise of hardly any shape": ["count/correlated-noise", { terms: terms(2), ratio: half, flood_shape: `1/${10n ** 38n}`, flood_ratio: nearOne, encoding: "unary" }],
+  "noise of a large shape": ["histogram/correlated-noise", { terms: terms(2), ratio: half, flood_shape: "900000/1", flood_ratio: half, ...categories(2) }],
+  "noise of a huge shape and a tiny ratio": ["count/correlated-noise", { terms: terms(1), ratio: half, flood_shape: `${10n ** 38n}/1`, flood_ratio: tiny, encoding: "signed" }],
+  "many levels": ["sum/split-and-mix", { terms: terms(most), levels: 2 ** 40, ratio: nearOne, messages: 4, modulus: "0x4000000000000000", domain }],
+  "noise of many digits": ["sum/local-laplace", { terms: terms(2), levels: 1 << 20, ratio: { bits: 23, numerator: 2 ** 23 - 1 }, margin: 2 ** 40, domain }],
+  "a large prime": ["histogram/local-hashing", { terms: terms(2), blanket: half, hashes: { prime: 2 ** 31 - 1, buckets: 2 }, ...categories(2) }],
+  "many bins": ["quantiles/uniform-blanket", { terms: terms(most), domain: { lower: "0.0", upper: "1.0", bins: 2 ** 20 }, branching: [2 ** 20], blankets: [{ whole: 60_000, rest: half }] }],
+};
+
+for (const [name, [protocol, parameters]] of Object.entries(CASES))
+  test(name, async (context) => {
+    const start = performance.now(), { delta, chanceOfMore, randomize, maxMessages, domain: values } = await readProtocol({ parameters, protocol, version: 1 });
+    for (const epsilon of [1e-12, 1, 700]) {
+      const bound = delta!(epsilon);
+      assert.ok(bound >= 0 && bound < Infinity, `delta at ${epsilon} is ${bound}`);
+    }
+    for (const limit of [1, 65_536]) if (chanceOfMore) assert.ok(chanceOfMore(limit) >= 0 && chanceOfMore(limit) < Infinity);
+    const computed = performance.now() - start;
+    if ((maxMessages ?? 0) <= 65_536) randomize(new SecureDraws(), values.kind === "interval" ? 0.5 : 1, 65_536);
+    context.diagnostic(`${computed.toFixed(0)} ms, then ${(performance.now() - start - computed).toFixed(0)} ms to draw`);
+    assert.ok(performance.now() - start < 60_000); // seconds on an idle machine; a test must not depend on load
+  });
+
+test("noise that is too wide to draw is refused", async () => {
+  const parameters = { terms: terms(1000), ratio: { bits: 19, numerator: 2 ** 19 - 1 }, flood_shape: "1/1", flood_ratio: half, encoding: "signed" };
+  await assert.rejects(readProtocol({ parameters, protocol: "count/correlated-noise", version: 1 }), (error) => error instanceof Refusal && error.reason === "malformed");
+});

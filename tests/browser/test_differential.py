@@ -1,0 +1,166 @@
+"""Python and the web client say the same about tasks of every protocol: true claims, and claims a little too strong.
+
+The targets are drawn anew in every run; a failure prints them.
+"""
+
+import base64
+import json
+import math
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import shuffledp as sdp
+from shuffledp.collection import SealingKey, SigningKey, Task
+from shuffledp.collection.device import authentic_task
+from shuffledp.collection.wire.keys import to_base64
+from shuffledp.errors import InfeasibleError, ParameterError
+
+RECOMPUTED = {
+    "count": ("balcer-cheu", "correlated-noise", "randomized-response"),
+    "histogram": (
+        "balcer-cheu", "bassily-smith", "correlated-noise", "fake-users", "hadamard-blanket", "hadamard-response",
+        "hashed-blanket", "k-rr", "local-hashing", "shuffled-k-rr", "solh", "unary", "uniform-blanket",
+    ),
+    "sum": ("duchi", "local-laplace", "piecewise", "privacy-blanket", "split-and-mix"),
+}  # fmt: skip
+PINNED = {"count": ("cheu", "pure-sum"), "histogram": ("cheu", "count-min"), "sum": ("cheu",)}
+AUTHOR, SHUFFLER, ANALYZER = SigningKey.create(), SigningKey.create(), SealingKey.create()
+OPENS = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def task_of(question, name, *, users, epsilon, delta, honest_fraction=1.0, **domain):
+    defaults = {
+        "count": {},
+        "histogram": {"domain_size": 5},
+        "sum": {"lower": 0.0, "upper": 120.0},
+        "quantiles": {"lower": 0.0, "upper": 120.0, "bins": 16},
+    }
+    return Task.create(
+        kind=sdp.find(question, name),
+        settings={"users": users, "honest_fraction": honest_fraction, **defaults[question], **domain},
+        epsilon=epsilon,
+        delta=delta,
+        maximum_users=2 * users,
+        name="A question",
+        description="",
+        population="city",
+        opens=OPENS,
+        closes=OPENS + timedelta(days=1),
+        analyzer=ANALYZER.public,
+        shuffler=SHUFFLER.public,
+    )
+
+
+def random_task(question, name):
+    """A task for a random target; infeasible ones are drawn again with more users."""
+    users = round(math.exp(random.uniform(math.log(300), math.log(30_000))))
+    while True:
+        target = {
+            "epsilon": round(math.exp(random.uniform(math.log(0.3), math.log(3))), 3),
+            "delta": float(f"{10 ** random.uniform(-10, -5):.2g}"),
+            "honest_fraction": random.choice([1.0, 0.9, 0.57]),
+        }
+        try:
+            return task_of(question, name, users=users, **target), f"{question}/{name} {users} {target}"
+        except InfeasibleError:
+            users *= 2
+
+
+def too_strong(task):
+    """The same task with a claim that is a thousandth too strong, or for a local protocol with a smaller epsilon."""
+    if task.protocol.trust == "local":
+        return replace(task, epsilon=task.epsilon * 0.999, delta=1e-9)
+    return replace(task, delta=task.guarantee.delta_at(task.epsilon) * 0.999)
+
+
+@pytest.fixture
+def verdicts(web, tmp_path):
+    """What the web client says about signed tasks: their names and contents, and ids that are pinned."""
+
+    def verdicts_of(cases, pins=()):
+        document = {
+            "author": to_base64(AUTHOR.public.raw),
+            "cases": [
+                {"name": name, "content": base64.b64encode(content).decode(), "pins": list(pins), "epsilons": []}
+                for name, content in cases.items()
+            ],
+        }
+        path = tmp_path / "cases.json"
+        path.write_text(json.dumps(document))
+        lines = web.run_node("test/differential.ts", path, capture_output=True).stdout.splitlines()
+        return {verdict["name"]: verdict for verdict in map(json.loads, lines)}
+
+    return verdicts_of
+
+
+def signed(task):
+    return task.signed(AUTHOR).to_bytes()
+
+
+def test_recomputed_guarantees(verdicts):
+    tasks = dict(
+        reversed(random_task(question, name)) for question, names in RECOMPUTED.items() for name in names
+    )  # fmt: skip
+    found = verdicts({name: signed(task) for name, task in tasks.items()})
+    for name, task in tasks.items():
+        guarantee = authentic_task(signed(task), AUTHOR.public).guarantee
+        assert found[name]["reason"] is None, found[name]
+        assert found[name]["how"] == "recomputed"
+        assert found[name]["id"] == task.id.hex()
+        assert found[name]["honestUsers"] == guarantee.honest_users, name
+        assert found[name]["localEpsilon"] == (
+            None if math.isinf(guarantee.local_epsilon) else pytest.approx(guarantee.local_epsilon, rel=1e-9)
+        ), name
+    slowest = max(found.values(), key=lambda verdict: verdict["milliseconds"])
+    print(f"{len(tasks)} tasks; slowest {slowest['name']}: {slowest['milliseconds']:.0f} ms")
+
+
+def test_claims_a_little_too_strong_are_refused_by_both(verdicts):
+    tasks = dict(
+        reversed(random_task(question, name)) for question, names in RECOMPUTED.items() for name in names
+    )  # fmt: skip
+    boasts = {name: signed(too_strong(task)) for name, task in tasks.items()}
+    for name, content in boasts.items():
+        with pytest.raises(ParameterError) as refused:
+            authentic_task(content, AUTHOR.public)
+        assert refused.value.values["reason"] == "bad-guarantee", name
+    assert {name: verdict["reason"] for name, verdict in verdicts(boasts).items()} == dict.fromkeys(
+        boasts, "bad-guarantee"
+    )
+
+
+def test_pinned_tasks(verdicts):
+    tasks = {
+        f"{question}/{name}": task_of(question, name, users=3000, epsilon=1.0, delta=1e-6)
+        for question, names in (*PINNED.items(), ("quantiles", ("uniform-blanket",)))
+        for name in names
+    }
+    contents = {name: signed(task) for name, task in tasks.items()}
+    assert {verdict["reason"] for verdict in verdicts(contents).values()} == {"unsupported-protocol"}
+    pinned = verdicts(contents, pins=[task.id.hex() for task in tasks.values()])
+    assert {(verdict["reason"], verdict.get("how")) for verdict in pinned.values()} == {(None, "pinned")}
+
+
+def test_trees_of_one_level_are_recomputed(verdicts):
+    tasks = {
+        name: task_of("quantiles", name, users=3000, epsilon=1.0, delta=1e-6, branching=(16,))
+        for name in ("uniform-blanket", "correlated-noise")
+    }
+    assert {verdict["reason"] for verdict in verdicts({n: signed(t) for n, t in tasks.items()}).values()} == {None}
+    boasts = {name: signed(too_strong(task)) for name, task in tasks.items()}
+    assert {verdict["reason"] for verdict in verdicts(boasts).values()} == {"bad-guarantee"}
+
+
+def test_a_task_for_many_users(verdicts):
+    """The time is printed: on an idle machine it should be below 300 ms."""
+    tasks = {
+        f"{question}/{name}": task_of(question, name, users=100_000, epsilon=1.0, delta=1e-8)
+        for question, name in (("histogram", "uniform-blanket"), ("histogram", "solh"), ("count", "balcer-cheu"))
+    }  # fmt: skip
+    for name, verdict in verdicts({name: signed(task) for name, task in tasks.items()}).items():
+        print(f"{name}: {verdict['milliseconds']:.0f} ms")
+        assert verdict["reason"] is None
+        assert verdict["milliseconds"] < 30_000
