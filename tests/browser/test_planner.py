@@ -162,6 +162,7 @@ def test_accessibility(browser, address, web, scheme):
     page.wait_for_selector("#error:not([hidden])")
     assert violations() == []
     page.goto(f"{address}?users=many")
+    assert page.inner_text("#error") == "users must be an integer, not 'many'."
     assert violations() == []
     page.evaluate("document.querySelector('label[for=users]').remove()")
     assert [name for name, _ in violations()] == ["label"]

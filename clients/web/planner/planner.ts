@@ -167,4 +167,4 @@ form.addEventListener("submit", (event) => {
     if (preview) refresh(asked(), running.signal, preview).catch((error: unknown) => fail(String(error)));
   } else soon(0);
 });
-plan();
+if (problem.hidden) plan(); // else the address asks for something that does not exist, and the page says so
