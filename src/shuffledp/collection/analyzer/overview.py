@@ -166,11 +166,12 @@ def analyzer_alerts(overview: Mapping[str, Any]) -> list[Alert]:
             )
     for entry in overview["populations"]:
         if entry["fits"] is False:
-            spent = "no epsilon" if entry["after_next"] is None else f"epsilon = {entry['after_next']:.4g}"
+            after = entry["after_next"]
+            total = "no epsilon would hold" if after is None else f"epsilon = {after:.4g} would be spent"
             act.append(
                 Alert.act(
-                    f"The budget of {entry['name']} is epsilon = {entry['epsilon']:g}; with the next release {spent} "
-                    "would hold, so that release will be refused.",
+                    f"The budget of {entry['name']} is epsilon = {entry['epsilon']:g}; with the next release {total}, "
+                    "so that release will be refused.",
                     entry["next"],
                 )
             )

@@ -54,5 +54,5 @@ def lock_directory(directory: Path) -> FileLock:
 def free_bytes(directory: Path) -> int:
     """Free disk space, rounded down to two digits, so that it rarely changes between two looks at a server."""
     free = shutil.disk_usage(directory).free
-    step = 10 ** max(0, len(str(free)) - 2)
+    step: int = 10 ** max(0, len(str(free)) - 2)
     return free - free % step
