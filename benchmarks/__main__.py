@@ -32,6 +32,7 @@ _SUBJECTS = (
     "counting",
     "mixing",
     "opening",
+    "web_client",
     "ingest",
 )
 _WITH_SPARK = ("spark",)

@@ -81,20 +81,20 @@ def _version(executable: str) -> tuple[int, ...]:
 
 def run_node(*arguments: str | Path, check: bool = True, **options: object) -> subprocess.CompletedProcess[str]:
     """Run Node in the directory of the client."""
-    settings = {"cwd": WEB, "text": True, "env": _environment()} | options
+    settings = {"cwd": WEB, "text": True, "env": environment()} | options
     return subprocess.run([node(), *arguments], check=check, **settings)  # type: ignore[call-overload,no-any-return]
 
 
-def _environment() -> dict[str, str]:
-    """This environment, with the directory of Node first: programs of npm start it by name."""
-    return os.environ | {"PATH": f"{node().parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+def environment(**variables: str) -> dict[str, str]:
+    """This environment with more variables, and the directory of Node first: programs of npm start it by name."""
+    return os.environ | {"PATH": f"{node().parent}{os.pathsep}{os.environ.get('PATH', '')}"} | variables
 
 
 def _npm(directory: Path) -> None:
     """Install the packages of the lock file of a directory, without running any of their scripts."""
     command: list[str | Path] = [*_tools(), "ci", "--ignore-scripts", "--no-progress", "--loglevel=error"]
     try:
-        done = subprocess.run(command, cwd=directory, env=_environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=directory, env=environment(), capture_output=True, text=True, check=False)
     except OSError as error:
         raise MissingToolError(f"npm cannot be started: {error.strerror}") from None
     if done.returncode:

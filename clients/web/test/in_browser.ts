@@ -12,9 +12,9 @@ const clientOf = (content: string, author: string, options: Partial<ClientOption
 /** What became of a promise: its value, or the reason of the refusal. */
 const outcome = (promise: Promise<unknown>) => promise.then((value) => value ?? null, (error: { reason?: string }) => error.reason ?? String(error));
 
-/** Milliseconds of one report, and of a loop of bare seals of as many messages, in turn. */
-async function timings(content: string, author: string, value: string, rounds: number): Promise<{ report: number[]; bare: number[]; messages: number }> {
-  const task = await verifyTask(utf8(content), unhex(author)), report: number[] = [], bare: number[] = [];
+/** Milliseconds of one report, of a loop of bare seals of as many messages, and of the same seals all at once, in turn. */
+async function timings(content: string, author: string, value: string, rounds: number): Promise<{ report: number[]; loop: number[]; together: number[]; messages: number }> {
+  const task = await verifyTask(utf8(content), unhex(author)), report: number[] = [], loop: number[] = [], together: number[] = [];
   const measure = async (work: () => Promise<unknown>): Promise<number> => {
     const start = performance.now();
     await work();
@@ -22,14 +22,15 @@ async function timings(content: string, author: string, value: string, rounds: n
   };
   for (let round = 0; round < rounds; round++) {
     report.push(await measure(() => sealedReport(task, value)));
-    bare.push(
+    const sealer = await Sealer.create(task.analyzer, new Uint8Array(0)), contents = Array.from({ length: task.messagesPerReport }, () => new Uint8Array(1 + task.messageSize));
+    loop.push(
       await measure(async () => {
-        const sealer = await Sealer.create(task.analyzer, new Uint8Array(0));
-        for (let message = 0; message < task.messagesPerReport; message++) await sealer.seal(new Uint8Array(1 + task.messageSize));
+        for (const content of contents) await sealer.seal(content);
       }),
     );
+    together.push(await measure(() => Promise.all(contents.map((content) => sealer.seal(content)))));
   }
-  return { report, bare, messages: task.messagesPerReport };
+  return { report, loop, together, messages: task.messagesPerReport };
 }
 
 Object.assign(globalThis, { checkVectors, clientOf, drawnDistributions, IndexedDbOutbox, outcome, timings });
