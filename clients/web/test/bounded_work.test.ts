@@ -51,3 +51,8 @@ test("noise that is too wide to draw is refused", async () => {
   const parameters = { terms: terms(1000), ratio: { bits: 19, numerator: 2 ** 19 - 1 }, flood_shape: "1/1", flood_ratio: half, encoding: "signed" };
   await assert.rejects(readProtocol({ parameters, protocol: "count/correlated-noise", version: 1 }), (error) => error instanceof Refusal && error.reason === "malformed");
 });
+
+test("noise of too many categories is refused before it is drawn", async () => {
+  const parameters = { terms: terms(most), ratio: half, flood_shape: "1/1", flood_ratio: half, ...categories(2 ** 40) };
+  await assert.rejects(readProtocol({ parameters, protocol: "histogram/correlated-noise", version: 1 }), (error) => error instanceof Refusal && error.reason === "policy");
+});

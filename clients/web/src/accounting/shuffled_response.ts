@@ -62,15 +62,18 @@ function expectedGain(j: number, E: number, gap: number, odds: number, table: In
 /** The integral of the distribution function of Bin(n, c): E[max(0, x - C)], without a subtraction. */
 class Integral {
   readonly #first: number;
+  /** A bound of the probability of less than `first`. */
+  readonly #below: number;
   readonly #cdf: Float64Array;
   readonly #sums: Float64Array;
 
   constructor(n: number, c: number, notC: number) {
-    const { first, masses } = binomialWindow(n, c, notC, CUT);
+    const { first, masses, outside } = binomialWindow(n, c, notC, CUT);
+    this.#below = outside;
     this.#first = first;
     this.#cdf = new Float64Array(masses.length);
     this.#sums = new Float64Array(masses.length + 1);
-    let mass = CUT;
+    let mass = outside;
     masses.forEach((part, i) => {
       this.#cdf[i] = mass += part;
       this.#sums[i + 1] = this.#sums[i]! + mass;
@@ -79,8 +82,8 @@ class Integral {
 
   upTo(x: number): number {
     const whole = Math.floor(x), i = whole - this.#first, size = this.#cdf.length;
-    if (i < 0) return CUT * x;
-    return i < size ? this.#sums[i]! + (x - whole) * this.#cdf[i]! + CUT * x : this.#sums[size]! + (x - this.#first - size) * (1 + 1e-12);
+    if (i < 0) return this.#below * x;
+    return i < size ? this.#sums[i]! + (x - whole) * this.#cdf[i]! + this.#below * x : this.#sums[size]! + (x - this.#first - size) * (1 + 1e-12);
   }
 }
 

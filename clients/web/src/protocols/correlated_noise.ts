@@ -6,11 +6,13 @@ import { type Json } from "../canonical.ts";
 import { type Draws } from "../draw.ts";
 import { complement, fraction, logComplement, properDyadic, ratioToDouble, toDouble, type Dyadic, type Ratio } from "../numbers.ts";
 import { type Message } from "../packing.ts";
-import { check } from "../refusal.ts";
+import { check, Refusal } from "../refusal.ts";
 import { countParameters, histogramParameters, text, type Reader } from "./protocol.ts";
 
 const LEAST_COMPLEMENT = 2 ** -18;
 const WIDEST = 1e6;
+/** Each takes three draws: more would keep a device busy for minutes. */
+const MAX_CATEGORIES = 1 << 20;
 
 /** Refuses noise whose distribution is too wide to compute with. */
 export function checkWidth({ ratio, floodShape, floodRatio }: CorrelatedNoise): void {
@@ -103,6 +105,7 @@ export const correlatedCount: Reader = (document) => {
 export const correlatedHistogram: Reader = (document) => {
   const { terms, domain, k, ratio, flood_shape: floodShape, flood_ratio: floodRatio } = histogramParameters(document, NOISE), noise = { ratio, floodShape, floodRatio };
   checkWidth(noise);
+  if (k > MAX_CATEGORIES) throw new Refusal("policy", `this device draws noise for at most ${MAX_CATEGORIES} categories`);
   return {
     domain, terms, localEpsilon: Infinity, maxMessages: null,
     format: { bounds: [BigInt(k)], flags: 1 },
