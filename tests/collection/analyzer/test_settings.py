@@ -36,6 +36,8 @@ def run(monkeypatch, capsys):
         ({"authors": ()}, "authors"),
         ({"sealing_keys": ()}, "sealing_keys"),
         ({"processes": -1}, "processes"),
+        ({"engine": "dask"}, "engine must be local or spark"),
+        ({"spark_master": "local[2]"}, "engine is not"),
         ({"confidence": 1.0}, "confidence"),
         ({"arriving_megabytes": 0}, "arriving_megabytes"),
         ({"port": 70_000}, "port"),

@@ -44,7 +44,13 @@ def use_java() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
+def event_log(tmp_path_factory) -> Path:
+    """The directory of Spark's event log."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory, event_log):
     """A session with two cores and four attempts per task."""
     from pyspark.sql import SparkSession
 
@@ -60,6 +66,10 @@ def spark(tmp_path_factory):
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.local.dir": str(directory / "local"),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": event_log.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts sooner on few cores
     }

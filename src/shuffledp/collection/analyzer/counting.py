@@ -79,7 +79,7 @@ class Counted:
 
 def pieces_of(task: Task, files: Iterable[tuple[Path, int]]) -> Iterator[Piece]:
     """Split files, given by paths and sizes, into pieces; larger ones for larger tallies, as each piece returns one."""
-    step = min(max(_MIN_PIECE_MESSAGES, len(_no_messages(task.protocol).counts)), _MAX_PIECE_MESSAGES)
+    step = min(max(_MIN_PIECE_MESSAGES, len(no_messages(task.protocol).counts)), _MAX_PIECE_MESSAGES)
     for file, size in files:
         messages = size // task.sealed_size
         for start in range(0, messages, step):
@@ -100,7 +100,7 @@ def count_messages(
 
     ``pool`` is an existing result of ``opening_processes`` for the task and the key.
     """
-    total = Counted(_no_messages(task.protocol), 0, 0)
+    total = Counted(no_messages(task.protocol), 0, 0)
     copies = find_duplicates(pieces, task.sealed_size)
     pieces = [replace(piece, repeated=copies.get(number, b"")) for number, piece in enumerate(pieces)]
     cores = processes or len(os.sched_getaffinity(0))
@@ -118,7 +118,7 @@ def count_messages(
 
 
 def _in_this_process(task: Task, key: SealingKey, pieces: Iterable[Piece]) -> Iterator[Counted]:
-    reader = _Reader(task.protocol, Opener(key, task.id, task.message_size), task.sealed_size)
+    reader = Reader(task.protocol, Opener(key, task.id, task.message_size), task.sealed_size)
     for piece in pieces:
         yield reader.count(piece)
 
@@ -160,7 +160,7 @@ def _begin(secret: bytes, document: dict[str, Any], task_id: bytes, message_size
     configure_logs()  # warnings included
     threading.Thread(target=_end_with_parent, daemon=True).start()
     opener = Opener(SealingKey(secret), task_id, message_size)
-    _process_reader.append(_Reader(from_document(document), opener, sealed_size))
+    _process_reader.append(Reader(from_document(document), opener, sealed_size))
 
 
 def _end_with_parent() -> None:
@@ -170,7 +170,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-_process_reader: list[_Reader] = []
+_process_reader: list[Reader] = []
 
 
 def _count_in_process(piece: Piece) -> Counted:
@@ -178,8 +178,8 @@ def _count_in_process(piece: Piece) -> Counted:
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """Reads the pieces of one task."""
+class Reader:
+    """Opens and counts the messages of one task."""
 
     protocol: Protocol
     opener: Opener
@@ -196,13 +196,18 @@ class _Reader:
         sealed: Iterable[bytes] = (content[start : start + size] for start in range(0, len(content), size))
         if piece.repeated:
             sealed = (message for message, copy in zip(sealed, piece.repeated, strict=True) if not copy)
+        counted = self.count_sealed(sealed)
+        if piece.repeated:
+            counted.rejected[REPEATED] = sum(piece.repeated)
+        return counted
+
+    def count_sealed(self, sealed: Iterable[bytes]) -> Counted:
+        """Open distinct messages, each on its own, and count them."""
         opened = self.opener.open(sealed)
         packed = np.frombuffer(b"".join(opened.messages), dtype=np.uint8)
         packed = packed.reshape(len(opened.messages), self.opener.message_size)
         tally, messages = _tally(self.protocol, packed)
         rejected = Counter(opened.rejected)
-        if piece.repeated:
-            rejected[REPEATED] = sum(piece.repeated)
         if messages < len(packed):
             rejected[OUTSIDE_DOMAIN] = len(packed) - messages
         return Counted(tally, messages, opened.dummies, rejected)
@@ -215,7 +220,7 @@ def _tally(protocol: Protocol, packed: NDArray[np.uint8]) -> tuple[Tally, int]:
         return protocol.tally(Messages(values, 0)), messages
     except ShuffledpError:  # a message of the right format that the protocol does not accept
         if len(packed) <= 1:
-            return _no_messages(protocol), 0
+            return no_messages(protocol), 0
     half = len(packed) // 2
     (left, first), (right, second) = _tally(protocol, packed[:half]), _tally(protocol, packed[half:])
     return left + right, first + second
@@ -234,5 +239,6 @@ def _unpack(form: Any, packed: NDArray[np.uint8]) -> tuple[NDArray[Any], int]:
 
 
 @lru_cache(maxsize=8)
-def _no_messages(protocol: Protocol) -> Tally:
+def no_messages(protocol: Protocol) -> Tally:
+    """The tally of no messages."""
     return protocol.tally(Messages(protocol.message_format.empty(0), 0))

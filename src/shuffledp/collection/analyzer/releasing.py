@@ -27,11 +27,15 @@ from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.scheduling import Retries, ShutdownError, repeat
+from shuffledp.collection.task.task import Task
 from shuffledp.errors import ShuffledpError
 
 _LONGEST_PAUSE_SECONDS = 300.0
 _ABANDONED = "Abandoned by the operator."
 _TASK_ID = re.compile("[0-9a-f]{64}")
+
+Files = list[tuple[Path, int]]
+"""The chunks of a batch and their sizes."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Releaser:
     stopping: Callable[[], bool] = lambda: False
     begin: Callable[[bytes], None] = lambda _: None
     """Called with the id of the task before its messages are opened."""
+    count_elsewhere: Callable[[Task, Files], Counted] | None = None
+    """Opens and counts the messages of files, such as on a cluster; None for processes of this machine."""
 
     def release(self, task_id: bytes) -> BatchState:
         """Release a complete batch or refuse it permanently, and return its new state."""
@@ -61,14 +67,7 @@ class Releaser:
         reports = self.batches.manifest(task_id).reports
         self.begin(task_id)
         try:
-            counted = count_messages(
-                task,
-                self.tasks.key(task),
-                list(pieces_of(task, self.batches.chunk_files(task_id))),
-                processes=self.processes,
-                progress=partial(self.progress, task_id),
-                stopping=self.stopping,
-            )
+            counted = self._count(task, self.batches.chunk_files(task_id))
             result = estimate_round(task, counted, reports).at(self.confidence)
             entry = self.ledger.reserve(task, self.tasks.budget(task), batch.manifest)
             if not entry.granted:
@@ -81,6 +80,21 @@ class Releaser:
         self.batches.finish(task_id, BatchState.RELEASED)
         event("released", task=task_id.hex(), reports=reports, rejected=counted.total_rejected)
         return BatchState.RELEASED
+
+    def _count(self, task: Task, files: Files) -> Counted:
+        progress = partial(self.progress, task.id)
+        if self.count_elsewhere is None:
+            return count_messages(
+                task,
+                self.tasks.key(task),
+                list(pieces_of(task, files)),
+                processes=self.processes,
+                progress=progress,
+                stopping=self.stopping,
+            )
+        counted = self.count_elsewhere(task, files)
+        progress(counted)
+        return counted
 
 
 @dataclass

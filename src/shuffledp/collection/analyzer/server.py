@@ -12,7 +12,7 @@ from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.analyzer.directory import check_initialized, mark_existing
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.publishing import Releases
-from shuffledp.collection.analyzer.releasing import Releaser
+from shuffledp.collection.analyzer.releasing import Files, Releaser
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.application import Server
@@ -20,7 +20,9 @@ from shuffledp.collection.server.directories import check_directory, lock_direct
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.task_directory import log_refused
 from shuffledp.collection.server.tls import check_certificate
+from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
+from shuffledp.extras import check_extra
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,19 @@ class Analyzer(Server):
             progress=progress,
             stopping=lambda: self.stopping,
             begin=lambda task_id: self.opened.update({task_id: OpenedCounts()}),
+            count_elsewhere=self._count_on_spark if settings.engine == "spark" else None,
+        )
+
+    def _count_on_spark(self, task: Task, files: Files) -> Counted:
+        from shuffledp.collection.analyzer.cluster import count_on_spark
+
+        keys = {SealingKey.load(path).public: path for path in self.settings.sealing_keys}
+        return count_on_spark(
+            task,
+            keys[task.analyzer].absolute(),
+            files,
+            master=self.settings.spark_master or None,
+            stopping=lambda: self.stopping,
         )
 
     def _open(self, settings: AnalyzerSettings) -> None:
@@ -99,6 +114,8 @@ def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
     Invalid tasks do not fail the check; they are listed in ``refused``.
     """
     tasks = tasks_of(settings)
+    if settings.engine == "spark":
+        check_extra("spark", "Opening messages on a cluster", "pyspark", "pyarrow")
     check_certificate(settings.tls_certificate, settings.tls_key)
     check_directory(settings.work)
     check_initialized(settings.work)

@@ -11,6 +11,8 @@ from shuffledp.checks import check_confidence, check_target
 from shuffledp.collection.server.settings import ServerSettings, check_positive, read_toml
 from shuffledp.errors import ParameterError
 
+ENGINES = ("local", "spark")
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyzerSettings(ServerSettings):
@@ -29,6 +31,11 @@ class AnalyzerSettings(ServerSettings):
     """A directory for batches, releases and the ledger, with space for one round. It must be durable."""
     processes: int = 0
     """Number of processes that open messages; 0 for one per core."""
+    engine: str = "local"
+    """Where messages are opened and counted: ``local``, by processes of this machine, or ``spark``, on a cluster whose
+    executors have the directory ``work`` and the files ``sealing_keys`` at the same paths."""
+    spark_master: str = ""
+    """The master of the Spark cluster, such as spark://host:7077; by default that of Spark's configuration."""
     confidence: float = 0.95
     """Confidence of the published intervals."""
     arriving_megabytes: int = 256
@@ -42,6 +49,10 @@ class AnalyzerSettings(ServerSettings):
             raise ParameterError("authors must name at least one public key: that of an author whose tasks are served.")
         if not self.sealing_keys:
             raise ParameterError("sealing_keys must name at least one key: without one no message can be opened.")
+        if self.engine not in ENGINES:
+            raise ParameterError(f"engine must be {' or '.join(ENGINES)}, not {self.engine!r}.")
+        if self.spark_master and self.engine != "spark":
+            raise ParameterError('spark_master is set, but engine is not "spark".')
         if self.processes < 0:
             raise ParameterError(f"processes must be at least 0, not {self.processes}.")
         check_confidence(self.confidence)
