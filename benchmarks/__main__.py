@@ -35,7 +35,7 @@ _SUBJECTS = (
     "web_client",
     "ingest",
 )
-_WITH_SPARK = ("spark",)
+_WITH_SPARK = ("spark", "spark_mixing")
 """Measured only by name, in the environment of ``make test-spark``."""
 
 
@@ -43,7 +43,10 @@ def main() -> int:
     """Measure the chosen subjects and print the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "subjects", nargs="*", metavar="NAME", help=f"any of {', '.join(_SUBJECTS)}; all if none; or spark"
+        "subjects",
+        nargs="*",
+        metavar="NAME",
+        help=f"any of {', '.join(_SUBJECTS)}; all if none; or {', '.join(_WITH_SPARK)}",
     )
     parser.add_argument("--quick", action="store_true", help="fewer repetitions and no largest sizes")
     options = parser.parse_args()

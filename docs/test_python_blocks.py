@@ -21,8 +21,8 @@ PAGES = sorted(
     [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("theory/*.md")]
 )
 PLANNING = "planning.md"
-SPARK = "spark.md"
-"""Its blocks need Spark: ``make test-spark`` runs them."""
+SPARK = ("spark.md", "spark-silos.md")
+"""Their blocks need Spark: ``make test-spark`` runs them."""
 SYBIL = Sybil(parsers=[PythonCodeBlockParser()], pattern="*.md")
 PRINTED = re.compile(r"\n*```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?%?")
@@ -41,7 +41,7 @@ def _shape(text):
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name not in (PLANNING, SPARK)], ids=lambda page: page.name
+    "page", [page for page in PAGES if page.name not in (PLANNING, *SPARK)], ids=lambda page: page.name
 )
 def test_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # files that a block writes do not land in the repository

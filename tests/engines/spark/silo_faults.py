@@ -27,6 +27,8 @@ def session(master: str, directory: Path, **settings):
         "spark.sql.shuffle.partitions": "4",
         "spark.shuffle.io.maxRetries": "1",  # a lost executor is noticed soon
         "spark.shuffle.io.retryWait": "100ms",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
     }
     for name, value in (common | settings).items():
         builder = builder.config(name, value)
@@ -34,7 +36,7 @@ def session(master: str, directory: Path, **settings):
 
 
 def speculation(directory: Path) -> dict:
-    """One of four partitions sleeps in its first attempt, so that Spark starts a copy of it."""
+    """One of four partitions waits in its first attempt until Spark has started a copy of it."""
     import dataclasses
 
     import shuffledp as sdp
@@ -47,6 +49,7 @@ def speculation(directory: Path) -> dict:
             "spark.speculation.interval": "100ms",
             "spark.speculation.multiplier": "1.1",
             "spark.speculation.quantile": "0.5",
+            "spark.speculation.efficiency.enabled": "false",  # these tasks report no processing rate
         },
     )
     protocol = sdp.find("histogram", "uniform-blanket").calibrate(users=100, epsilon=2.0, delta=1e-3, domain_size=3)
@@ -63,7 +66,9 @@ def speculation(directory: Path) -> dict:
             name = f"{context.partitionId()}-{context.attemptNumber()}-{os.getpid()}"
             (log / name).write_text(str(len(values)))
             if context.partitionId() == 0 and context.attemptNumber() == 0:
-                time.sleep(30)
+                deadline = time.monotonic() + 120
+                while not list(log.glob("0-1-*")) and time.monotonic() < deadline:
+                    time.sleep(0.2)
             return messages
 
     slow = Slow(**{field.name: getattr(protocol, field.name) for field in dataclasses.fields(protocol) if field.init})
