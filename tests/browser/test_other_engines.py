@@ -1,7 +1,9 @@
-"""The test vectors in Firefox and in WebKit, where these are installed: both are driven by WebDriver, in plain HTTP."""
+"""The test vectors in Firefox (by WebDriver BiDi) and in WebKit (by WebDriver), where these are installed."""
 
 import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -13,18 +15,36 @@ from test_client import FILES
 
 pytestmark = pytest.mark.slow
 
-ENGINES = {
-    "firefox": (
-        ("geckodriver", "--port", "{port}"),
-        {"moz:firefoxOptions": {"args": ["-headless"]}},
-        "apt install firefox-esr and geckodriver",
-    ),
-    "webkit": (
-        ("WebKitWebDriver", "--port={port}"),
-        {"webkitgtk:browserOptions": {"args": ["--automation"]}},
-        "apt install webkit2gtk-driver xvfb",
-    ),
-}
+SCRIPT = (
+    "import('/test.js').then(() => fetch('/vectors.json')).then((answer) => answer.json())"
+    ".then((files) => checkVectors(files)).then(JSON.stringify)"
+)
+
+
+@pytest.fixture
+def vectors_site(site, bundle):
+    """The address of a page from which the test vectors can be checked."""
+    directory, address = site
+    (directory / "test.js").write_text(bundle("test/in_browser.ts"), encoding="utf-8")
+    (directory / "vectors.json").write_text(json.dumps(FILES))
+    return address
+
+
+def check(outcome):
+    assert outcome["failures"] == []
+    assert outcome["passed"] > 1400
+
+
+def test_vectors_in_firefox(web, vectors_site, tmp_path):
+    firefox = shutil.which("firefox") or shutil.which("firefox-esr")
+    if not firefox:
+        pytest.skip("tests in Firefox were skipped: apt install firefox-esr")
+    profile = tmp_path / "profile"
+    profile.mkdir()
+    command = ("test/firefox.mjs", firefox, profile, vectors_site, SCRIPT)
+    done = web.run_node(*command, check=False, capture_output=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    check(json.loads(done.stdout))
 
 
 class WebDriver:
@@ -47,24 +67,26 @@ class WebDriver:
         return self.call("/execute/async", {"script": script, "args": []})
 
 
-@pytest.fixture(params=list(ENGINES))
-def driver(request):
-    command, capabilities, advice = ENGINES[request.param]
-    if not shutil.which(command[0]):
-        pytest.skip(f"tests in {request.param} were skipped: {advice}")
+@pytest.fixture
+def webkit():
+    if not shutil.which("WebKitWebDriver"):
+        pytest.skip("tests in WebKit were skipped: apt install webkit2gtk-driver xvfb")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    display = ["xvfb-run", "-a"] if request.param == "webkit" and shutil.which("xvfb-run") else []
+    display = ["xvfb-run", "-a"] if shutil.which("xvfb-run") else []
     process = subprocess.Popen(
-        [*display, *(part.format(port=port) for part in command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*display, "WebKitWebDriver", f"--port={port}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # with its display, to be ended together
     )
     try:
-        session = _connected(port, capabilities)
+        session = _connected(port, {"webkitgtk:browserOptions": {"args": ["--automation"]}})
         yield session
         session.call("", method="DELETE")
     finally:
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)
         process.wait()
 
 
@@ -77,20 +99,14 @@ def _connected(port, capabilities):
     raise AssertionError("the driver does not answer")
 
 
-def test_vectors(driver, site, bundle):
-    directory, address = site
-    (directory / "test.js").write_text(bundle("test/in_browser.ts"), encoding="utf-8")
-    (directory / "vectors.json").write_text(json.dumps(FILES))
-    driver.call("/timeouts", {"script": 280_000})
-    driver.call("/url", {"url": address})
-    outcome = driver.run(
-        "const done = arguments[arguments.length - 1];"
-        "import('/test.js').then(() => fetch('/vectors.json')).then((answer) => answer.json())"
-        ".then((files) => checkVectors(files)).then(done, (error) => done({ error: String(error) }));"
+def test_vectors_in_webkit(webkit, vectors_site):
+    webkit.call("/timeouts", {"script": 280_000})
+    webkit.call("/url", {"url": vectors_site})
+    check(
+        json.loads(
+            webkit.run(f"const done = arguments[arguments.length - 1]; {SCRIPT}.then(done, (e) => done(String(e)));")
+        )
     )
-    assert outcome.get("error") is None, outcome
-    assert outcome["failures"] == []
-    assert outcome["passed"] > 1400
 
 
 def test_many_drawn_reports(web):

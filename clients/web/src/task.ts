@@ -89,8 +89,12 @@ async function isSigned(author: Bytes, signature: Bytes, signed: Bytes): Promise
   } catch {
     throw new Refusal("no-x25519", "this browser is too old to check a signature: it lacks Ed25519");
   }
-  return crypto.subtle.verify({ name: "Ed25519" }, key, signature, signed);
+  // not every engine refuses a second half beyond the order of the group, with which anybody can vary a signature
+  return littleEndian(signature.subarray(32)) < GROUP_ORDER && crypto.subtle.verify({ name: "Ed25519" }, key, signature, signed);
 }
+
+const GROUP_ORDER = (1n << 252n) + 27742317777372353535851937790883648493n;
+const littleEndian = (bytes: Bytes): bigint => BigInt(`0x${hex(bytes.toReversed())}`);
 
 async function readTask(document: Json, id: string, pins: readonly string[]): Promise<Task> {
   if (typeof document !== "object" || (document as JsonObject | null)?.["format"] !== "shuffledp-task") throw new Refusal("version", "not a task");
@@ -179,7 +183,7 @@ function readTime(document: Json | undefined): Date {
 
 /** X25519 with a point of order 8 or less gives a secret that everybody knows. */
 function isOfLowOrder(key: Bytes): boolean {
-  const field = (1n << 255n) - 19n, x = (BigInt(`0x${hex(key.toReversed())}`) & ((1n << 255n) - 1n)) % field;
+  const field = (1n << 255n) - 19n, x = (littleEndian(key) & ((1n << 255n) - 1n)) % field;
   return LOW_ORDER.includes(x) || x === field - 1n;
 }
 const LOW_ORDER = [

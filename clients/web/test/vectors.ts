@@ -146,12 +146,13 @@ function checkPacking(formats: Case[], expect: Expect): void {
 async function checkSealing(vectors: Case, expect: Expect): Promise<void> {
   const sealer = await Sealer.create(unhex(vectors.analyzer.public), unhex(vectors.info));
   for (const { name, content, ephemeral, sealed } of vectors.good)
-    expect(hex(await sealer.seal(unhex(content), await keyPair(unhex(ephemeral)))) === sealed, `sealed ${name}`);
+    expect(hex(await sealer.seal(unhex(content), await keyPair(unhex(ephemeral), unhex(sealed).slice(0, 32)))) === sealed, `sealed ${name}`);
 }
 
-/** The key pair of a raw X25519 private key, which WebCrypto imports in PKCS #8 only. */
-async function keyPair(raw: Bytes): Promise<CryptoKeyPair> {
-  const privateKey = await crypto.subtle.importKey("pkcs8", concat(unhex("302e020100300506032b656e04220420"), raw), { name: "X25519" }, true, ["deriveBits"]);
-  const { x } = await crypto.subtle.exportKey("jwk", privateKey);
-  return { privateKey, publicKey: await crypto.subtle.importKey("jwk", { kty: "OKP", crv: "X25519", x: x! }, { name: "X25519" }, true, []) };
+/** A key pair; WebCrypto imports a private key in PKCS #8 only, and Firefox 140 does not tell the public part of one. */
+async function keyPair(raw: Bytes, publicRaw: Bytes): Promise<CryptoKeyPair> {
+  return {
+    privateKey: await crypto.subtle.importKey("pkcs8", concat(unhex("302e020100300506032b656e04220420"), raw), { name: "X25519" }, false, ["deriveBits"]),
+    publicKey: await crypto.subtle.importKey("raw", publicRaw, { name: "X25519" }, true, []),
+  };
 }
