@@ -1,4 +1,4 @@
-"""Take the screenshots of the docs: survey page, release page and operator's page of a real round on this machine.
+"""Take the screenshots of the docs: the planner, and survey page, operator's page and release page of a real round.
 
 python tools/gallery.py        writes docs/images/gallery/*.png; needs the Chromium of tools/web.py
 """
@@ -6,6 +6,8 @@ python tools/gallery.py        writes docs/images/gallery/*.png; needs the Chrom
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ USERS = sum(MODES.values()) + 1
 def main() -> None:
     """Collect a round whose last report is sent from the survey page, and photograph what people see of it."""
     GALLERY.mkdir(parents=True, exist_ok=True)
-    page_port, operator_port = free_ports(2)
+    page_port, operator_port, planner_port = free_ports(3)
     started = chromium()
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -39,6 +41,7 @@ def main() -> None:
             env={**os.environ, **started.environment},
             chromium_sandbox=os.geteuid() != 0,
         )
+        _take_planner(browser, planner_port)
         rehearsal = _rehearsal(Path(name), page_port, operator_port)
         write_site(
             Survey.verified(
@@ -69,6 +72,18 @@ def main() -> None:
         browser.close()
 
 
+def _take_planner(browser: Any, port: int) -> None:
+    command = [sys.executable, "-m", "shuffledp", "app", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as planner:
+        if planner.stdout is not None:
+            planner.stdout.readline()  # it listens
+        page = _open(browser, f"http://127.0.0.1:{port}/", WIDE, "light", wait="load")
+        page.wait_for_function("() => document.querySelectorAll('table tr').length > 6", timeout=120_000)
+        page.wait_for_timeout(15_000)  # all protocols are calibrated
+        _take(page, "planner")
+        planner.terminate()
+
+
 def _rehearsal(directory: Path, page_port: int, operator_port: int) -> Rehearsal:
     rehearsal = Rehearsal.prepare(
         directory,
@@ -88,10 +103,10 @@ def _rehearsal(directory: Path, page_port: int, operator_port: int) -> Rehearsal
     return rehearsal
 
 
-def _open(browser: Any, address: str, viewport: dict[str, int], scheme: str) -> Page:
+def _open(browser: Any, address: str, viewport: dict[str, int], scheme: str, *, wait: Any = "networkidle") -> Page:
     page: Page = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()
     page.goto(address)
-    page.wait_for_load_state("networkidle")
+    page.wait_for_load_state(wait)
     return page
 
 

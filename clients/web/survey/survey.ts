@@ -220,7 +220,8 @@ function showEnd(state: string, title: string, ...sentences: string[]): void {
     parts.push(next);
   }
   show(state, title, ...asked(), ...parts, ...explanation(known));
-  void watchResult(result, wording.text("result_later", { closes: wording.time(known.closes), users: wording.number(known.minimumUsers) }));
+  const over = state === "closed" || Date.now() >= known.closes, users = wording.number(known.minimumUsers);
+  void watchResult(result, wording.text(over ? "result_soon" : "result_later", { closes: wording.time(known.closes), users }));
 }
 
 /** Look in a file of this site whether the result is published: the analyzer must not learn who asks. */

@@ -45,8 +45,12 @@ export class Wording {
     ];
   }
 
+  /** A small number as a power of ten: 10⁻⁶, or 3.3 · 10⁻⁷. */
   private small(value: number): string {
-    return value >= 1e-3 ? this.number(value) : value.toExponential().replace("e-", " · 10^-");
+    const [digits, power] = value.toExponential().split("e-");
+    if (power === undefined || value >= 1e-3) return this.number(value);
+    const raised = `10⁻${power.replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)]!)}`;
+    return digits === "1" ? raised : `${this.number(Number(digits))} · ${raised}`;
   }
 }
 

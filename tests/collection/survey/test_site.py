@@ -8,13 +8,14 @@ import re
 import subprocess
 from contextlib import closing
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 import shuffledp as sdp
 from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.survey.serving import SiteServer
-from shuffledp.collection.survey.site import LANGUAGES, SERVED, BuiltSite, Survey, write_site
+from shuffledp.collection.survey.site import ANSWERABLE, LANGUAGES, SERVED, BuiltSite, Survey, write_site
 from shuffledp.collection.wire.keys import SigningKey, to_base64
 from shuffledp.errors import DataError, OutputError, ParameterError, PolicyError
 from shuffledp.pages.headers import security_headers
@@ -123,6 +124,15 @@ def test_tasks_that_are_refused(survey, signed, parties):
     forged = signed.to_bytes().replace(b'"delta":"1e-06"', b'"delta":"1e-09"')
     with pytest.raises(ParameterError, match="not a valid signature"):
         Survey.verified(forged, author=parties.author.public, server=SERVER, asker="City")
+
+
+def test_protocols_that_the_page_does_not_have(survey, parties, monkeypatch):
+    registry = Path(__file__).parents[3] / "clients" / "web" / "src" / "protocols" / "registry.ts"
+    names = set(re.findall('"([a-z]+/[a-z-]+)"', registry.read_text(encoding="utf-8")))
+    assert {f"{question}/{name}" for question, names in ANSWERABLE.items() for name in names} <= names
+    monkeypatch.setitem(ANSWERABLE, "histogram", ("k-rr",))
+    with pytest.raises(PolicyError, match="cannot answer histogram/uniform-blanket; choose one of k-rr"):
+        survey()
 
 
 def test_warnings(survey, parties):

@@ -43,6 +43,29 @@ SERVED = {
 }
 """The files of a site that are served, and their content types."""
 _ASSETS = tuple(name for name in SERVED if name.endswith((".css", ".js")))
+ANSWERABLE: dict[str, tuple[str, ...]] = {
+    "count": ("balcer-cheu", "cheu", "correlated-noise", "pure-sum", "randomized-response"),
+    "histogram": (
+        "balcer-cheu",
+        "bassily-smith",
+        "cheu",
+        "correlated-noise",
+        "count-min",
+        "fake-users",
+        "hadamard-blanket",
+        "hadamard-response",
+        "hashed-blanket",
+        "k-rr",
+        "local-hashing",
+        "shuffled-k-rr",
+        "solh",
+        "unary",
+        "uniform-blanket",
+    ),
+    "quantiles": ("correlated-noise", "uniform-blanket"),
+    "sum": ("cheu", "duchi", "local-laplace", "piecewise", "privacy-blanket", "split-and-mix"),
+}
+"""The protocols that the client in the page has, by question."""
 _CHANGING = ("result.json", "integrity.txt")
 """Served files that the integrity file does not list."""
 _TRUSTED_TYPES = ("survey",)
@@ -87,9 +110,15 @@ class Survey:
         for name in ("server", "origin", "analyzer"):
             if name == "server" or getattr(self, name):
                 _check_url(name, getattr(self, name))
-        if self.task.protocol.fragile:
+        protocol = self.task.protocol
+        if protocol.name not in ANSWERABLE.get(protocol.question, ()):
             raise PolicyError(
-                f"With {self.task.protocol.name} a single visitor of the page can change the result arbitrarily; "
+                f"A survey page cannot answer {protocol.question}/{protocol.name}; choose one of "
+                f"{', '.join(ANSWERABLE.get(protocol.question, ('another question',)))}."
+            )
+        if protocol.fragile:
+            raise PolicyError(
+                f"With {protocol.name} a single visitor of the page can change the result arbitrarily; "
                 "choose another protocol for a survey."
             )
         self.policy.check(self.task)
