@@ -1,7 +1,10 @@
 """The survey page in a real Chromium, with real servers: what it sends, to whom, how often; and what it must not do."""
 
+import json
 import math
 import re
+import subprocess
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -121,7 +124,7 @@ def test_a_release_of_answers_from_the_page(collection, context, watch, tmp_path
     summary = Devices(rehearsal.task.task, devices, connect=lambda: Connection(rehearsal.shuffler_url)).report()
     assert summary.delivered == len(devices)
     page, answers = context.new_page(), ["Bicycle"] * 4 + ["Walk", "Bus or tram", "Car"]
-    with served(collection, rehearsal.task, tmp_path, kiosk=True) as (origin, _):
+    with served(collection, rehearsal.task, tmp_path, kiosk=True) as (origin, site):
         page.goto(origin)
         for answer in answers:
             choose(page, answer)
@@ -131,6 +134,10 @@ def test_a_release_of_answers_from_the_page(collection, context, watch, tmp_path
     for answer in devices + answers:
         truth[answer] += 1
     release = rehearsal.release()
+    publish = ["survey", "publish", str(site.directory), "--server", rehearsal.analyzer_url]
+    subprocess.run([sys.executable, "-m", "shuffledp", *publish], check=True, capture_output=True)
+    url = json.loads((site.directory / "result.json").read_bytes())["url"]
+    assert url == f"{rehearsal.analyzer_url}/v1/releases/{rehearsal.task.task.id.hex()}/page"
 
     def within_five_errors(expected):
         off = [

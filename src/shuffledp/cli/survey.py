@@ -140,6 +140,7 @@ def serve_survey(
     port: Annotated[
         int, typer.Option("--port", parser=integer, metavar="N", help="Port to listen on; 0 for any.")
     ] = 8360,
+    as_json: JsonOption = False,
 ) -> None:
     """Serve a site on this machine alone, to try it, with the headers that a real host must send. Ctrl-C ends it.
 
@@ -148,15 +149,18 @@ def serve_survey(
     from shuffledp.collection.survey.serving import SiteServer
     from shuffledp.collection.survey.site import BuiltSite
 
-    server = SiteServer(BuiltSite.load(site), port)
-    with server.running() as origin:
-        say(f"{origin}/ (Ctrl-C ends it)")
+    built = BuiltSite.load(site)
+    with SiteServer(built, port).running() as origin:
+        if as_json:
+            print_json({"task": built.task.id.hex(), "origin": origin})
+        else:
+            say(f"{origin}/ (Ctrl-C ends it)")
         note(f'the shuffler must allow this page: origins = ["{origin}"]')
         try:
             while True:
                 time.sleep(3600)
         except KeyboardInterrupt:
-            say("Ended.")
+            note("ended.")
 
 
 @survey_app.command("publish")
@@ -165,6 +169,7 @@ def publish_result(
     site: SiteArgument,
     server: Annotated[str, typer.Option("--server", metavar="URL", help="The analyzer: https://analyzer.example.")],
     http: HttpOptions,
+    as_json: JsonOption = False,
 ) -> None:
     """Make the page link to the published result, once the analyzer has one.
 
@@ -183,4 +188,7 @@ def publish_result(
             )
     url = f"{server.rstrip('/')}/v1/releases/{built.task.id.hex()}{FORMS['html']}"
     built.publish(url)
-    say(f"The page links to {url}. Copy {site / 'result.json'} to its host.")
+    if as_json:
+        print_json({"task": built.task.id.hex(), "url": url, "file": str(site / "result.json")})
+    else:
+        say(f"The page links to {url}. Copy {site / 'result.json'} to its host.")
