@@ -35,6 +35,90 @@ def session(master: str, directory: Path, **settings):
     return builder.getOrCreate()
 
 
+def start_cluster(directory: Path) -> str:
+    """A cluster of two workers with different addresses: Spark starts no copy of a task on the same host."""
+    import socket
+    import subprocess
+
+    import pyspark
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"spark://127.0.0.1:{port}"
+    program = f"{pyspark.__path__[0]}/bin/spark-class"
+    deploy = "org.apache.spark.deploy"
+
+    def start(address: str, *arguments: str) -> None:
+        environment = os.environ | {"SPARK_HOME": pyspark.__path__[0], "SPARK_LOCAL_IP": address}
+        command = [program, *arguments, "--host", address, "--webui-port", "0"]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        STARTED.append(process)
+
+    start("127.0.0.1", f"{deploy}.master.Master", "--port", str(port))
+    for number in (1, 2):
+        work = str(directory / f"worker-{number}")
+        start(f"127.0.0.{number}", f"{deploy}.worker.Worker", url, "--cores", "1", "--memory", "1g", "--work-dir", work)
+    return url
+
+
+STARTED: list = []
+
+
+def speculation(directory: Path) -> dict:
+    """One of four partitions waits in its first attempt until Spark has started a copy of it."""
+    import dataclasses
+
+    import shuffledp as sdp
+
+    spark = session(
+        start_cluster(directory),
+        directory,
+        **{
+            "spark.executor.memory": "512m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.speculation": "true",
+            "spark.speculation.interval": "100ms",
+            "spark.speculation.multiplier": "1.1",
+            "spark.speculation.quantile": "0.5",
+            "spark.speculation.efficiency.enabled": "false",  # these tasks report no processing rate
+        },
+    )
+    protocol = sdp.find("histogram", "uniform-blanket").calibrate(users=100, epsilon=2.0, delta=1e-3, domain_size=3)
+    log = directory / "attempts"
+    log.mkdir()
+
+    @dataclasses.dataclass(frozen=True)
+    class Slow(type(protocol)):
+        def randomize_all(self, values, **options):
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            messages = super().randomize_all(values, **options)
+            name = f"{context.partitionId()}-{context.attemptNumber()}-{os.getpid()}"
+            (log / name).write_text(str(len(values)))
+            if context.partitionId() == 0 and context.attemptNumber() == 0:
+                deadline = time.monotonic() + 120
+                while not list(log.glob("0-1-*")) and time.monotonic() < deadline:
+                    time.sleep(0.2)
+            return messages
+
+    slow = Slow(**{field.name: getattr(protocol, field.name) for field in dataclasses.fields(protocol) if field.init})
+    frame = spark.range(0, 400, 1, 4).selectExpr("cast(id % 3 as int) as value")
+    written = sdp.spark.randomize(frame, "value", slow, out=directory / "messages")
+    table = pq.read_table(directory / "messages")
+    sizes = [int(file.read_text()) for file in log.iterdir()]
+    return {
+        "attempts": len(sizes),
+        "partitions": 4,
+        "users": written.users,
+        "committed_users": sum(table.column("users").to_pylist()),
+        "runs": len(set(table.column("run").to_pylist())),
+        "expected": 400,
+        "written_by_tasks": sum(sizes),
+    }
+
+
 RECORDS, SIZE = 40_000, 8
 
 
@@ -170,5 +254,9 @@ def ancestor_among(process: int, candidates: list[int]) -> int:
 
 if __name__ == "__main__":
     scenario, where, settings = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
-    print(json.dumps({"killed": killed}[scenario](where, **settings)), flush=True)
+    try:
+        print(json.dumps({"speculation": speculation, "killed": killed}[scenario](where, **settings)), flush=True)
+    finally:
+        for process in STARTED:
+            process.kill()
     os._exit(0)  # executors that were killed would delay a regular shutdown

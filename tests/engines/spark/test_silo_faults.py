@@ -83,6 +83,15 @@ def test_attempts_that_fail_after_randomizing_leave_one_report_per_user(spark, p
     assert sum(int(file.read_text()) for file in side.iterdir()) > 600
 
 
+def test_speculative_copies_leave_one_report_per_user(tmp_path):
+    """A slow attempt gets a copy; both randomize. The planted fault: files that every attempt writes itself."""
+    found = run("speculation", tmp_path)
+    assert found["attempts"] > found["partitions"]
+    assert found["users"] == found["committed_users"] == found["expected"]
+    assert found["runs"] == 1
+    assert found["written_by_tasks"] > found["expected"]
+
+
 def test_an_executor_that_is_killed_while_records_are_mixed(tmp_path):
     """FetchFailed: some tasks run again after others have read their output; every record arrives exactly once."""
     found = run("killed", tmp_path, fault=False)
