@@ -31,6 +31,18 @@ def test_committed_assets_are_what_the_sources_give(web, tmp_path):
         assert committed.read_bytes() == content, f"{name} is outdated: run make web and commit"
 
 
+def test_the_npm_package_has_code_and_types(web, tmp_path):
+    web.run_node("build.mjs", "--package", "--out", tmp_path)
+    web.run_node("node_modules/typescript/bin/tsc", "--project", "tsconfig.package.json", "--outDir", tmp_path)
+    exports = json.loads((web.WEB / "package.json").read_text())["exports"]
+    for entry in exports.values():
+        for path in entry.values():
+            assert (tmp_path / path.removeprefix("./dist/")).exists(), path
+    script = "import { FileOutbox, PROTOCOLS } from './node.js'; console.log(PROTOCOLS.length, typeof FileOutbox.open);"
+    done = web.run_node("--input-type=module", "--eval", script, cwd=tmp_path, capture_output=True)
+    assert done.stdout.split() == ["28", "function"]
+
+
 def test_the_client_is_small(web):
     """What every page loads; client-more.js is loaded for the protocols that few tasks use."""
     files = [web.STATIC / name for name in ("client.js", "client-chunk.js")]
