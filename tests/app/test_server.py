@@ -139,6 +139,15 @@ def test_the_cost_in_a_collection_is_that_of_a_task(served):
         assert cost["bytes_per_report"] == 53 + messages * (49 + protocol.message_format.size)
 
 
+def test_protocols_that_need_no_delta_are_collected_too(served):
+    """A task states a delta above 0, also for these."""
+    costs = {data["id"]: data for name, data in served.events(**SMALL) if name == "collection"}
+    for name in ("randomized-response", "pure-sum"):
+        assert "reason" not in costs[f"{name} (tight)"]
+    commands = json.loads(served.get("/api/command", choice="randomized-response (tight)", **SMALL)[1])
+    assert "--epsilon 1 --delta 1e-6 --protocol randomized-response" in commands["task"]
+
+
 def test_the_account_and_the_commands(served):
     document = json.loads(served.get("/api/account", **SMALL)[1])
     best = plan(Count(500), epsilon=1.0, delta=1e-6)[0]

@@ -117,7 +117,7 @@ def collect(query: Query, name: str, variant: str) -> Collected | str:
             type(plan.protocol),
             settings,
             epsilon=target.epsilon,
-            delta=target.delta,
+            delta=query.task_delta(plan),
             maximum_users=_USERS_PER_MAXIMUM * query.users,
         )
         moved = protocol.moved_by_report(messages)

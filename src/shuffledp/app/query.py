@@ -145,13 +145,17 @@ class Query:
             words += self._option(name)
         return shlex.join(words)
 
+    def task_delta(self, plan: Plan) -> float:
+        """The delta of a task of the plan: a task states one above 0, also for a protocol that needs none."""
+        return plan.protocol.target.delta or self.delta / self.releases
+
     def task_command(self, plan: Plan, messages: int) -> str:
         """The command line that makes a task of the plan, for a collection with this many messages per report."""
         target = plan.protocol.target
         kind = "sum" if self.question == "mean" else self.question
         words = ["shuffledp", "task", "create", kind, "--name", "NAME", "--population", "POPULATION"]
         words += ["--users", str(self.users), *self._domain_words(), *self._option("honest_fraction")]
-        words += ["--epsilon", written(target.epsilon), "--delta", written(target.delta)]
+        words += ["--epsilon", written(target.epsilon), "--delta", written(self.task_delta(plan))]
         words += ["--protocol", plan.protocol.name, "--max-messages", str(max(messages, 100)), "--closes", "7d"]
         words += ["--author", "author.key", "--analyzer", "analyzer.key.pub", "--shuffler", "shuffler.key.pub"]
         return shlex.join([*words, "--out", "task.json"])
