@@ -12,6 +12,7 @@ from shuffledp.domain import Edges as Edges
 from shuffledp.domain import Interval as Interval
 from shuffledp.domain import Numbered as Numbered
 from shuffledp.domain import Periods as Periods
+from shuffledp.domain import Strings as Strings
 from shuffledp.engines.files import read_files as read_files
 from shuffledp.errors import BelowMinimumError as BelowMinimumError
 from shuffledp.errors import BudgetError as BudgetError
@@ -34,11 +35,13 @@ from shuffledp.estimate import EstimatedNumber as EstimatedNumber
 from shuffledp.estimate import GroupedEstimate as GroupedEstimate
 from shuffledp.estimate import HistogramEstimate as HistogramEstimate
 from shuffledp.estimate import QuantileEstimate as QuantileEstimate
+from shuffledp.estimate import StringsEstimate as StringsEstimate
 from shuffledp.estimate import SumEstimate as SumEstimate
 from shuffledp.estimate import TooFewUsers as TooFewUsers
 from shuffledp.messages import Messages as Messages
 from shuffledp.messages import Tally as Tally
 from shuffledp.planning import Count as Count
+from shuffledp.planning import FrequentStrings as FrequentStrings
 from shuffledp.planning import Histogram as Histogram
 from shuffledp.planning import Limits as Limits
 from shuffledp.planning import Mean as Mean
@@ -70,6 +73,7 @@ from shuffledp.sessions.one_line import count as count
 from shuffledp.sessions.one_line import histogram as histogram
 from shuffledp.sessions.one_line import mean as mean
 from shuffledp.sessions.one_line import quantiles as quantiles
+from shuffledp.sessions.one_line import strings as strings
 from shuffledp.sessions.one_line import sum as sum  # noqa: A004
 from shuffledp.sessions.one_line import variance as variance
 from shuffledp.sessions.session import Session as Session

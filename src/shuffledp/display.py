@@ -7,6 +7,7 @@ and a count that was withheld is shown as "< 64" instead of 0. JSON and tables h
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ _MAX_DECIMALS = 12
 _MAX_PERCENT_DECIMALS = 6
 _LARGEST_WRITTEN_OUT = 1e15
 _MAX_DIGITS = 17  # of a floating-point number
+_MOST_MARKS = 3  # combining marks of one character
 
 _PRINTABLE = (
     {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}  # a picture of each, such as ␛
@@ -27,6 +29,24 @@ _PRINTABLE = (
 def printable(text: str) -> str:
     """The string with visible replacements of all characters that HTML, SVG or UTF-8 cannot represent."""
     return text.translate(_PRINTABLE)
+
+
+def visible(text: str, length: int = 80) -> str:
+    """A string that users sent, for people: what is invisible, or changes the direction of text, is escaped.
+
+    >>> visible("a\u202eb"), visible("")
+    ('a\\\\u202eb', '(empty)')
+    """
+    if not text:
+        return "(empty)"
+    characters, marks = [], _MOST_MARKS
+    for character in text:
+        category = unicodedata.category(character)
+        marks = marks + 1 if category[0] == "M" else 0
+        hidden = category[0] == "C" or (category[0] == "Z" and character != " ") or marks > _MOST_MARKS
+        escaped = character.encode("ascii", "backslashreplace").decode() if hidden else character
+        characters.append("\\\\" if character == "\\" else escaped)
+    return shortened("".join(characters), length)
 
 
 def shortened(text: str, length: int) -> str:

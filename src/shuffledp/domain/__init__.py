@@ -18,6 +18,7 @@ from shuffledp.domain.domain import DiscreteDomain, Domain
 from shuffledp.domain.encoded import check_counts, check_index, check_indices, check_positions
 from shuffledp.domain.interval import Interval
 from shuffledp.domain.periods import Periods
+from shuffledp.domain.strings import Strings
 
 __all__ = [
     "BIT",
@@ -34,6 +35,7 @@ __all__ = [
     "Interval",
     "Numbered",
     "Periods",
+    "Strings",
     "check_counts",
     "check_index",
     "check_indices",

@@ -15,7 +15,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BinnedNumbers, Categories, DiscreteDomain, Domain, Interval, Periods
+from shuffledp.domain import BinnedNumbers, Categories, DiscreteDomain, Domain, Interval, Periods, Strings
 from shuffledp.engines.dates import local_times
 from shuffledp.engines.strings import as_strings, distinct_strings, has_strings, swap_decimal_marks
 from shuffledp.errors import DataError, DomainError
@@ -203,6 +203,38 @@ class CategoryEncoder(IndexEncoder):
     @property
     def _missing_advice(self) -> str:
         return "Use `other=NAME` to count missing ones too, or `drop_missing=True` to leave them out"
+
+
+class StringEncoder(Encoder):
+    """Encodes strings as indices of an open domain; unlike elsewhere, white space counts and "" is a value."""
+
+    def __init__(self, domain: Strings, **rules: Unpack[Rules]) -> None:
+        super().__init__(**rules)
+        self._domain = domain
+
+    def _encode(self, values: Any) -> Encoded:
+        positions, strings = distinct_strings(values, self._markers, exact=True)
+        rows = np.bincount(positions, minlength=len(strings))
+        indices: list[int] = []
+        for value, count in zip(strings, rows.tolist(), strict=True):
+            index = self._domain.find(value)
+            if value is None and self._domain.other and not self._drop_missing:
+                index = 0
+            if index is None and count:
+                if value is None:
+                    self.missing += count
+                else:
+                    self.add_outside(value, count)
+            indices.append(-1 if index is None else index)
+            if value and count and self._domain.other:
+                self.add_marker(value)
+        codes = self._domain.index_array(indices)[positions]
+        encoded = np.asarray(codes >= 0, dtype=np.bool_)
+        return Encoded(codes) if encoded.all() else Encoded(codes[encoded], encoded)
+
+    @property
+    def _advice(self) -> str:
+        return f"The domain is {self._domain.description}; `other=True` counts other strings as the empty one"
 
 
 class BitEncoder(IndexEncoder):

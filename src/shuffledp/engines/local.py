@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, BinnedNumbers, Categories, DiscreteDomain, Domain, EqualTo, Interval, Periods
+from shuffledp.domain import BIT, BinnedNumbers, Categories, DiscreteDomain, Domain, EqualTo, Interval, Periods, Strings
 from shuffledp.engines.encoding import (
     BitEncoder,
     CategoryEncoder,
@@ -18,6 +18,7 @@ from shuffledp.engines.encoding import (
     Encoder,
     NumberEncoder,
     Rules,
+    StringEncoder,
     ValueParser,
     distinct_values,
 )
@@ -66,6 +67,11 @@ class Column:
     def positions(self, domain: Interval, *, clip: bool = False) -> NDArray[np.float64]:
         """The position of each user's number in the interval, from 0.0 to 1.0."""
         parts = [encoded.values for encoded in self._encoded(self.number_encoder(domain, clip=clip))]
+        return np.concatenate(parts)
+
+    def strings(self, domain: Strings) -> NDArray[Any]:
+        """The index of each user's string in the domain."""
+        parts = [encoded.values for encoded in self._encoded(StringEncoder(domain, **self._rules(domain)))]
         return np.concatenate(parts)
 
     def bit_encoder(self, equals: str | None = None) -> Encoder:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, BinnedNumbers, Categories, DiscreteDomain, EqualTo, Interval, Periods
+from shuffledp.domain import BIT, BinnedNumbers, Categories, DiscreteDomain, EqualTo, Interval, Periods, Strings
 from shuffledp.errors import DataError
 from shuffledp.messages import count_values
 
@@ -47,6 +47,12 @@ class PlainColumn:
         positions = domain.encode_all(self.column, clip=clip)
         _check_rows(positions)
         return positions
+
+    def strings(self, domain: Strings) -> NDArray[Any]:
+        """The index of each user's string."""
+        indices = domain.encode_all(self.column)
+        _check_rows(indices)
+        return indices
 
     def distinct(self) -> Categories:
         """All distinct values; releasing this list is not private."""

@@ -20,10 +20,13 @@ _PLAIN = (1e-4, 1e5)
 """Python and Arrow both write numbers in this range without an exponent."""
 
 
-def as_strings(values: Any, missing: Categories | None = None, *, any_spelling: bool = False) -> pa.Array:
+def as_strings(
+    values: Any, missing: Categories | None = None, *, any_spelling: bool = False, exact: bool = False
+) -> pa.Array:
     """Each value as ``string_of`` spells it, null where it is missing (null, NaN, empty, or one of ``missing``).
 
-    With ``any_spelling``, floating-point numbers may be spelled in any way, which is faster.
+    With ``any_spelling``, floating-point numbers may be spelled in any way, which is faster. With ``exact``, white space
+    around strings and empty strings are kept.
     """
     _check_type(values.type)
     if pa.types.is_dictionary(values.type):
@@ -33,25 +36,27 @@ def as_strings(values: Any, missing: Categories | None = None, *, any_spelling: 
     try:
         if not pa.types.is_string(values.type):
             values = pc.cast(values, pa.string())
-        trimmed = pc.utf8_trim_whitespace(values)
+        trimmed = values if exact else pc.utf8_trim_whitespace(values)
     except pa.ArrowInvalid:
         raise DataError("The column has a value that is not in UTF-8.") from None
-    strings = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+    strings = trimmed if exact else pc.if_else(pc.equal(trimmed, ""), None, trimmed)
     return strings if missing is None else _without(strings, missing)
 
 
-def distinct_strings(values: Any, missing: Categories | None = None) -> tuple[NDArray[np.int64], list[str | None]]:
+def distinct_strings(
+    values: Any, missing: Categories | None = None, *, exact: bool = False
+) -> tuple[NDArray[np.int64], list[str | None]]:
     """The position of each row's value among the distinct ones, and these as strings, the last one None for missing.
 
-    Several distinct values may be the same string.
+    Several distinct values may be the same string. ``exact`` is that of ``as_strings``.
     """
     _check_type(values.type)
     if pa.types.is_float16(values.type) or pa.types.is_string_view(values.type):  # Arrow has no dictionaries of these
-        values = as_strings(values)
+        values = as_strings(values, exact=exact)
     if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
         values = values.dictionary_decode()
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-    strings = as_strings(encoded.dictionary, missing).to_pylist()
+    strings = as_strings(encoded.dictionary, missing, exact=exact).to_pylist()
     positions = pc.fill_null(pc.cast(encoded.indices, pa.int64()), len(strings)).to_numpy(zero_copy_only=False)
     return positions, [*strings, None]
 

@@ -5,6 +5,7 @@ from shuffledp.estimate.grouped import GroupedEstimate, TooFewUsers
 from shuffledp.estimate.histogram import HistogramEstimate
 from shuffledp.estimate.number import CountEstimate, SumEstimate
 from shuffledp.estimate.quantiles import EstimatedNumber, QuantileEstimate
+from shuffledp.estimate.strings import StringsEstimate
 
 __all__ = [
     "CountEstimate",
@@ -15,6 +16,7 @@ __all__ = [
     "HistogramEstimate",
     "Intervals",
     "QuantileEstimate",
+    "StringsEstimate",
     "SumEstimate",
     "TooFewUsers",
 ]

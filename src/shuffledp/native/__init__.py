@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["ACTIVE", "STATUS", "NativeStatus", "available_cores"]
 
-_KERNELS = ("_bits", "_counting", "_numbers", "_permutation", "_reports", "_tables")
+_KERNELS = ("_bits", "_counting", "_numbers", "_permutation", "_prefixes", "_reports", "_tables")
 _CHOICES = ("auto", "on", "off")
 
 

@@ -2,11 +2,12 @@
 
 from shuffledp.planning.accuracy import fewest_users_for, least_epsilon_for
 from shuffledp.planning.planner import Limits, Plan, Plans, Rejection, plan
-from shuffledp.planning.question import Count, Histogram, Mean, Quantiles, Question, Sum
+from shuffledp.planning.question import Count, FrequentStrings, Histogram, Mean, Quantiles, Question, Sum
 from shuffledp.planning.sample_size import ShareSampleSize, users_for_share
 
 __all__ = [
     "Count",
+    "FrequentStrings",
     "Histogram",
     "Limits",
     "Mean",

@@ -1,4 +1,4 @@
-"""Questions: count, histogram, sum, mean and quantiles, with their users and domain."""
+"""Questions: count, histogram, sum, mean, quantiles and strings, with their users and domain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval
+from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval, Strings
 from shuffledp.errors import DomainError
 from shuffledp.protocols.protocol import Protocol
 
@@ -186,4 +186,38 @@ class Quantiles:
         return {"kind": self.name, "users": self.users, "lower": self.lower, "upper": self.upper, "bins": self.bins}
 
 
-Question = Count | Histogram | Sum | Quantiles
+@dataclass(frozen=True)
+class FrequentStrings:
+    """Which strings do many users hold, when nobody can list them in advance?
+
+    ``users`` is the number of users, ``domain`` the alphabet and the maximum length.
+
+    >>> sdp.FrequentStrings(users=10_000, domain=sdp.Strings("a-z", 24)).domain.alphabet
+    'a-z'
+    """
+
+    name: ClassVar[str] = "strings"
+    question: ClassVar[str] = "strings"
+    unit: ClassVar[str] = "users"
+    users: int
+    domain: Strings
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.domain, Strings):
+            raise DomainError(f"The domain of strings is Strings, not {type(self.domain).__name__}.")
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of ``calibrate`` that follow from the question."""
+        return {"users": self.users, "domain": self.domain}
+
+    def answered_by(self, protocol: Protocol) -> Protocol:
+        """The protocol as it answers this question."""
+        return protocol
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        alphabet, length = self.domain.alphabet, self.domain.max_length
+        return {"kind": self.name, "users": self.users, "alphabet": alphabet, "max_length": length}
+
+
+Question = Count | Histogram | Sum | Quantiles | FrequentStrings

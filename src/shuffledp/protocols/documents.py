@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from shuffledp.domain import Categories, Interval
+from shuffledp.domain import Categories, Interval, Strings
 from shuffledp.errors import ParameterError, ShuffledpError
 from shuffledp.randomness.dyadic import Dyadic
 
@@ -233,4 +233,4 @@ def _from_string(kind: Any, string: str, name: str) -> Any:
     return number
 
 
-_FIELD_TYPES = {"Categories": Categories, "Interval": Interval, "Dyadic": Dyadic, "Fraction": Fraction}
+_FIELD_TYPES = {"Categories": Categories, "Interval": Interval, "Strings": Strings, "Dyadic": Dyadic, "Fraction": Fraction}

@@ -90,7 +90,7 @@ class Protocol(ABC):
 
     name: ClassVar[str]
     question: ClassVar[str]
-    """``count``, ``histogram``, ``sum`` or ``quantiles``; with the name it identifies the protocol."""
+    """``count``, ``histogram``, ``sum``, ``quantiles`` or ``strings``; with the name it identifies the protocol."""
     trust: ClassVar[str] = "shuffled"
     """Who must be trusted: ``shuffled``, ``local`` or ``central``."""
     estimators: ClassVar[tuple[str, ...]]
@@ -101,6 +101,8 @@ class Protocol(ABC):
     """Whether one missing or wrong message can change the estimate arbitrarily."""
     trusts_shuffler: ClassVar[bool] = False
     """Whether the shuffler must do more than shuffle, and is trusted with the messages."""
+    exact_error: ClassVar[bool] = True
+    """Whether ``expected_error_of`` is the exact error for every data set."""
     domain_options: ClassVar[tuple[str, ...]]
     """The keywords of ``calibrate`` that describe the domain."""
 

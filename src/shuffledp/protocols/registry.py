@@ -97,6 +97,13 @@ PROTOCOLS: Mapping[str, _QuestionProtocols] = {
             "discrete-laplace": "quantiles.discrete_laplace.DiscreteLaplaceQuantiles",
         }
     ),
+    "strings": _QuestionProtocols(
+        {
+            "tree-blanket": "strings.tree_blanket.TreeBlanketStrings",
+            "sample-and-threshold": "strings.sample_and_threshold.SampleAndThresholdStrings",
+            "stability": "strings.stability.StabilityStrings",
+        }
+    ),
 }
 """By question and name; a new protocol is one line here."""
 
@@ -143,8 +150,8 @@ def find_qualified(name: str) -> type[Protocol]:
     if slash:
         return find(question, rest)
     questions = [question for question, named in PROTOCOLS.items() if name in named]
-    if len(questions) == 2 and "quantiles" in questions:  # protocols for quantiles are named after histograms
-        questions.remove("quantiles")
+    if set(questions) <= {"histogram", "quantiles", "strings"} and "histogram" in questions:
+        questions = ["histogram"]  # after which protocols for quantiles and strings are named
     if len(questions) == 1:
         return PROTOCOLS[questions[0]][name]
     if questions:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval
+from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval, Strings
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES
 from shuffledp.planning import Mean, Sum
 from shuffledp.sessions.domains import Bound, histogram_domain
@@ -17,6 +17,7 @@ from shuffledp.sessions.prepared import (
     prepare_histogram,
     prepare_numbers,
     prepare_quantiles,
+    prepare_strings,
 )
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Ask:
     """A question about a column that has not been read yet."""
 
     statistic: str
-    """``count``, ``histogram``, ``sum``, ``mean``, ``quantiles`` or ``variance``."""
+    """``count``, ``histogram``, ``sum``, ``mean``, ``quantiles``, ``variance`` or ``strings``."""
     question: str
     """The question whose protocols answer it: ``sum`` for a mean, ``quantiles`` for a variance."""
     prepare: Callable[[AnyColumn], Prepared]
@@ -85,6 +86,20 @@ def ask_variance(*, lower: float, upper: float, bins: int = DEFAULT_BINS, clip: 
     return _ask_distribution("variance", Bins(lower, upper, bins), DEFAULT_QUANTILES, clip=clip)
 
 
+def ask_strings(
+    *,
+    alphabet: str,
+    max_length: int,
+    trim: bool = False,
+    nfc: bool = False,
+    case_fold: bool = False,
+    other: bool = False,
+) -> Ask:
+    """The frequent strings of an open domain."""
+    domain = Strings(alphabet, max_length, trim=trim, nfc=nfc, case_fold=case_fold, other=other)
+    return Ask("strings", "strings", lambda column: prepare_strings(column, domain))
+
+
 ASKS: dict[str, Callable[..., Ask]] = {
     "count": ask_count,
     "histogram": ask_histogram,
@@ -92,6 +107,7 @@ ASKS: dict[str, Callable[..., Ask]] = {
     "mean": ask_mean,
     "quantiles": ask_quantiles,
     "variance": ask_variance,
+    "strings": ask_strings,
 }
 """The questions of a session by the name of the statistic."""
 

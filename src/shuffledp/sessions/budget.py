@@ -41,7 +41,7 @@ class Release:
 
     label: str
     statistic: str
-    """``count``, ``histogram``, ``sum``, ``mean``, ``quantiles`` or ``variance``."""
+    """``count``, ``histogram``, ``sum``, ``mean``, ``quantiles``, ``variance`` or ``strings``."""
     subject: str
     """The column or expression that the question is about."""
     protocol: Protocol

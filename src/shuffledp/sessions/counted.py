@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import DiscreteDomain, Interval
+from shuffledp.domain import DiscreteDomain, Interval, Strings
 from shuffledp.errors import DataError, ParameterError
 from shuffledp.estimate import Estimate
 from shuffledp.protocols.flow import run_counted, run_round
@@ -31,7 +31,7 @@ def run_counts(
     """One round of the protocol over users who were counted elsewhere: the same release as from their rows.
 
     ``counts`` has the number of users per category (``{category: count}``), or per number for sums, means and
-    quantiles; or the numbers of users in the order of the domain, an array with one number per category or bin. Each
+    quantiles, or per string; or the numbers of users in the order of the domain, an array with one number per category or bin. Each
     user counts once: count distinct users, not rows, where a user may have several. The counts are not private;
     only the estimate is. ``protocol`` is calibrated for at most as many users as there are. ``estimator`` names one of
     its estimators, ``route`` how the round is carried out (``auto``, ``messages`` or ``counts``), and ``source`` the
@@ -52,6 +52,10 @@ def run_counts(
     if isinstance(domain, Interval):
         positions = _positions(counts, domain, protocol.users)
         return run_round(protocol, positions, estimator=estimator, route=route, source=source)
+    if isinstance(domain, Strings):
+        rows = _per_string(counts, domain)
+        check_enough_users(int(rows[:, 1].sum()), protocol.users)
+        return protocol.estimate(protocol.sample_tally(rows, source=source), estimator=estimator)
     if not isinstance(domain, DiscreteDomain):
         raise ParameterError(f"{protocol.name} does not take counts.")
     users = _per_index(counts, domain)
@@ -69,6 +73,19 @@ def _per_index(counts: Any, domain: DiscreteDomain) -> NDArray[np.int64]:
     total = np.zeros(len(domain), dtype=np.int64)
     np.add.at(total, indices, users)  # 1 and "1.0" are one category
     return total
+
+
+def _per_string(counts: Any, domain: Strings) -> NDArray[Any]:
+    """A row of index and number of users per string."""
+    if not hasattr(counts, "items"):
+        raise ParameterError("Strings need the number of users per string, {string: count}, not an array.")
+    indices, users = _encoded(counts, domain)
+    total: dict[int, int] = {}
+    for index, number in zip(indices.tolist(), users.tolist(), strict=True):
+        total[index] = total.get(index, 0) + number
+    rows = np.empty((len(total), 2), dtype=domain.index_type)
+    rows[:, 0], rows[:, 1] = list(total), list(total.values())
+    return rows
 
 
 def _positions(counts: Any, domain: Interval, needed: int) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Private answers in one line: counts, histograms, sums, means and quantiles of a column."""
+"""Private answers in one line: counts, histograms, sums, means, quantiles and frequent strings of a column."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Unpack, cast, overload
 
 from shuffledp.checks import check_confidence
-from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval
+from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval, Strings
 from shuffledp.errors import ParameterError
-from shuffledp.estimate import CountEstimate, Estimate, GroupedEstimate, HistogramEstimate, SumEstimate
+from shuffledp.estimate import CountEstimate, Estimate, GroupedEstimate, HistogramEstimate, StringsEstimate, SumEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
 from shuffledp.planning import Mean, Sum
 from shuffledp.sessions.data import DataOptions, column_of, grouped_column_of
@@ -28,6 +28,7 @@ from shuffledp.sessions.prepared import (
     prepare_histogram,
     prepare_numbers,
     prepare_quantiles,
+    prepare_strings,
 )
 from shuffledp.sessions.release import ReleaseOptions, check_release, release
 
@@ -380,6 +381,34 @@ def variance(
         values, epsilon=epsilon, delta=delta, lower=lower, upper=upper, bins=bins, clip=clip, **options
     )
     return estimate.variance(confidence)
+
+
+def strings(
+    values: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    alphabet: str,
+    max_length: int,
+    trim: bool = False,
+    nfc: bool = False,
+    case_fold: bool = False,
+    other: bool = False,
+    **options: Unpack[Options],
+) -> StringsEstimate:
+    """Find privately the strings that many users hold, of at most ``max_length`` symbols of a public ``alphabet``.
+
+    Nobody lists the strings. ``alphabet`` is written like ``a-z``, or one of ``lowercase``, ``hostname`` and ``bytes``;
+    ``trim``, ``nfc`` and ``case_fold`` normalize strings, ``other`` counts those outside the domain as the empty one
+    (see ``sdp.Strings``). ``epsilon``, ``delta``, ``values`` and ``options`` are those of ``sdp.count``.
+
+    >>> words = ["shuffle"] * 6_000 + ["noise"] * 4_000
+    >>> sdp.strings(words, alphabet="a-z", max_length=8, epsilon=1.0, delta=1e-6).strings
+    ('shuffle', 'noise')
+    """
+    domain = Strings(alphabet, max_length, trim=trim, nfc=nfc, case_fold=case_fold, other=other)
+    asked = _Asked("strings", values, lambda column: prepare_strings(column, domain), None, None)
+    return cast("StringsEstimate", asked.answer(epsilon, delta, options))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import DEFAULT_BINS, BinnedNumbers, Categories, DiscreteDomain, Interval, Numbered, Periods
+from shuffledp.domain import DEFAULT_BINS, BinnedNumbers, Categories, DiscreteDomain, Interval, Numbered, Periods, Strings
 from shuffledp.errors import ParameterError
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate, check_quantile
-from shuffledp.planning import Count, Histogram, Quantiles, Question, Sum
+from shuffledp.planning import Count, FrequentStrings, Histogram, Quantiles, Question, Sum
 from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER
 from shuffledp.protocols.flow import RemoteValues, run_counted, run_round
 
@@ -34,7 +34,7 @@ class Prepared:
 
     question: Question
     data: NDArray[Any] | RemoteValues
-    """The number of users per index, or for sums and means the position of each user's number."""
+    """The number of users per index; for sums and means the position of each user's number, for strings each index."""
     caveats: tuple[str, ...] = ()
     """What the guarantee of a release will not cover, a sentence each."""
     quantiles: tuple[float, ...] = ()
@@ -54,7 +54,7 @@ class Prepared:
     def finish(self, estimate: Estimate) -> Estimate:
         """The estimate with the caveats, and with the quantiles that were asked for."""
         guarantee = replace(estimate.guarantee, neighbours=self.neighbours)
-        finished = replace(estimate, caveats=self.caveats, guarantee=guarantee)
+        finished = replace(estimate, caveats=(*estimate.caveats, *self.caveats), guarantee=guarantee)
         return replace(finished, asked=self.quantiles) if isinstance(finished, QuantileEstimate) else finished
 
 
@@ -120,6 +120,15 @@ def prepare_quantiles(
     counts = column.histogram(question.domain, clip=clip)
     question = replace(question, users=int(counts.sum()))
     return Prepared(question, counts, caveats_of(column, clip=clip), shares, neighbours_of(column))
+
+
+def prepare_strings(column: AnyColumn, domain: Strings) -> Prepared:
+    """The frequent strings of the users."""
+    indices = column.strings(domain)
+    caveats = _caveats(column)
+    if domain.other:
+        caveats = ("Strings outside the domain were counted as the empty string.", *caveats)
+    return Prepared(FrequentStrings(len(indices), domain), indices, caveats, neighbours=_neighbours(column))
 
 
 def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:

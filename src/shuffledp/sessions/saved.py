@@ -28,7 +28,7 @@ FORMAT, VERSION = "shuffledp-session", 1
 MAX_SESSION_BYTES = 1 << 24
 MAX_LABEL = 200
 """Maximum number of characters of a label and of a subject."""
-STATISTICS = ("count", "histogram", "sum", "mean", "quantiles", "variance")
+STATISTICS = ("count", "histogram", "sum", "mean", "quantiles", "variance", "strings")
 
 _SESSION_KEYS = (
     "format",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from shuffledp.checks import check_confidence
 from shuffledp.errors import ParameterError
 from shuffledp.notebook import card, cell, note, table
-from shuffledp.planning import Count, Histogram, Quantiles, Question, Sum
+from shuffledp.planning import Count, FrequentStrings, Histogram, Quantiles, Question, Sum
 from shuffledp.planning.listing import error_of, trust_of
 from shuffledp.privacy.guarantee import Guarantee, target_warnings
 from shuffledp.protocols.protocol import ExpectedError, Protocol
@@ -20,7 +20,7 @@ from shuffledp.tabular import data_frame
 if TYPE_CHECKING:
     import pandas as pd
 
-_KINDS = (Count, Histogram, Sum, Quantiles)
+_KINDS = (Count, Histogram, Sum, Quantiles, FrequentStrings)
 
 
 @dataclass(frozen=True, repr=False)

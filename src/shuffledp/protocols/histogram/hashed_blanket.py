@@ -28,8 +28,10 @@ from shuffledp.protocols.parts.blanket import (
     BlanketHistogram,
     blanket_offsets,
     blanket_report_pmf,
+    most_buckets,
     paper_blanket_mean,
     slots_of,
+    too_few_users,
 )
 from shuffledp.protocols.parts.hashed_reports import HashedHistogram
 from shuffledp.protocols.parts.hashing import AffineHashes
@@ -38,12 +40,10 @@ from shuffledp.protocols.parts.single_message import check_listed
 from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
-from shuffledp.search import bisect_integers
 
 _LEAST_DOMAIN = 4
 _MAX_BUCKETS = 1 << 30
 _MAX_LISTED = 10_000
-_TYPICAL_MESSAGES = 50  # per bucket; where the search for the number of buckets starts
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
             mean = paper_blanket_mean(target.epsilon, target.delta)
             chosen = buckets or min(largest, math.floor(honest * added / mean))
             if chosen < 2:
-                raise _too_few_users(honest, most_messages, math.ceil(2 * mean / honest) + 1)
+                raise too_few_users(honest, most_messages, math.ceil(2 * mean / honest) + 1)
             return cls(target, slots_of(mean * chosen / honest), chosen, size, named)
-        chosen = buckets or _most_buckets(target, added, largest)
+        chosen = buckets or most_buckets(target, added, largest)
         if chosen < 2:
             needed = least_slots(honest, 2, target.epsilon, target.delta).mean
-            raise _too_few_users(honest, most_messages, math.ceil(needed) + 1)
+            raise too_few_users(honest, most_messages, math.ceil(needed) + 1)
         if chosen < largest and buckets is None:  # this many buckets need all allowed messages
             return cls(target, Slots(added, Dyadic(0)), chosen, size, named)
         return cls(target, least_slots(honest, chosen, target.epsilon, target.delta), chosen, size, named)
@@ -156,39 +156,3 @@ class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
             largest=users,
             numbers=self.domain_size,
         )
-
-
-def _most_buckets(target: Target, added: int, largest: int) -> int:
-    """The most buckets for which ``added`` messages per user meet the target; 1 if not even 2 do.
-
-    With more buckets fewer messages hit each of them, which is less private. The search starts from the number of
-    messages per bucket that a similar number of buckets needs.
-    """
-    slots, users = Slots(added, Dyadic(0)), target.honest_users
-
-    def enough(buckets: int) -> bool:
-        return slots.curve(users, buckets).delta_at(target.epsilon) <= target.delta
-
-    similar = max(2, min(largest, added * users // _TYPICAL_MESSAGES))
-    messages_per_bucket = least_slots(users, similar, target.epsilon, target.delta).mean / similar
-    low = min(max(2, math.floor(added / messages_per_bucket)), largest)
-    step = 1
-    while low > 2 and not enough(low):
-        low, step = max(2, low - step), 2 * step
-    if low == 2 and not enough(2):
-        return 1
-    high, step = low + 1, 1
-    while high <= largest and enough(high):
-        low, high, step = high, high + step, 2 * step
-    high = min(high, largest + 1)
-    return bisect_integers(lambda buckets: not enough(buckets), low, high) - 1
-
-
-def _too_few_users(users: int, most_messages: int, needed: int) -> InfeasibleError:
-    return InfeasibleError(
-        f"{users:,} users with at most {most_messages} messages each are too few even for 2 buckets; "
-        f"allow {needed:,} messages (most_messages) or collect from more users.",
-        users=users,
-        most_messages=most_messages,
-        needed=needed,
-    )

@@ -10,15 +10,18 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import ConditionError, ParameterError
-from shuffledp.privacy.amplification import Slots
+from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic, RandomSource, bernoulli
+from shuffledp.search import bisect_integers
 
 BLANKET_THEOREM = "exact sum over the number of blanket messages that hit either value (Luo, Wang and Yi 2022)"
 
 _MAX_LISTED = 200_000
+_TYPICAL_MESSAGES = 50  # per bucket; where the search for the number of buckets starts
 
 
 class BlanketHistogram(HistogramProtocol):
@@ -80,3 +83,40 @@ def paper_blanket_mean(epsilon: float, delta: float) -> float:
             epsilon=epsilon,
         )
     return 32 * math.log(2 / delta) / epsilon**2
+
+
+def most_buckets(target: Target, added: int, largest: int) -> int:
+    """The most buckets for which ``added`` messages per user meet the target; 1 if not even 2 do.
+
+    With more buckets fewer messages hit each of them, which is less private. The search starts from the number of
+    messages per bucket that a similar number of buckets needs.
+    """
+    slots, users = Slots(added, Dyadic(0)), target.honest_users
+
+    def enough(buckets: int) -> bool:
+        return slots.curve(users, buckets).delta_at(target.epsilon) <= target.delta
+
+    similar = max(2, min(largest, added * users // _TYPICAL_MESSAGES))
+    messages_per_bucket = least_slots(users, similar, target.epsilon, target.delta).mean / similar
+    low = min(max(2, math.floor(added / messages_per_bucket)), largest)
+    step = 1
+    while low > 2 and not enough(low):
+        low, step = max(2, low - step), 2 * step
+    if low == 2 and not enough(2):
+        return 1
+    high, step = low + 1, 1
+    while high <= largest and enough(high):
+        low, high, step = high, high + step, 2 * step
+    high = min(high, largest + 1)
+    return bisect_integers(lambda buckets: not enough(buckets), low, high) - 1
+
+
+def too_few_users(users: int, most_messages: int, needed: int) -> InfeasibleError:
+    """The error for a target that not even two buckets meet."""
+    return InfeasibleError(
+        f"{users:,} users with at most {most_messages} messages each are too few even for 2 buckets; "
+        f"allow {needed:,} messages (most_messages) or collect from more users.",
+        users=users,
+        most_messages=most_messages,
+        needed=needed,
+    )
