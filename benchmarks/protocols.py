@@ -73,6 +73,9 @@ def _round_of(question: str) -> tuple[Any, dict[str, Any]]:
         return generator.integers(0, 2, _USERS), {"users": _USERS}
     if question == "histogram":
         return generator.integers(0, _CATEGORIES, _USERS), {"users": _USERS, "domain_size": _CATEGORIES}
+    if question == "strings":
+        words = np.array(["shuffle", "noise", "blanket", "tree"])
+        return words[generator.integers(0, 4, _USERS)], {"users": _USERS, "alphabet": "a-z", "max_length": 8}
     if question == "quantiles":
         return generator.uniform(0, 1, _USERS), {"users": _USERS, "domain": Bins(0, 1, 1024)}
     return generator.random(_USERS), {"users": _USERS, "domain": Interval(0.0, 1.0)}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp.domain import Bins, Interval
+from shuffledp.domain import Bins, Interval, Strings
 from shuffledp.protocols.registry import PROTOCOLS
 
 DOCS = Path(__file__).parent
@@ -20,12 +20,14 @@ PAGES = {
     "histogram": DOCS / "protocols-histogram.md",
     "sum": DOCS / "protocols-summing.md",
     "quantiles": DOCS / "protocols-quantiles.md",
+    "strings": DOCS / "protocols-strings.md",
 }
 SETTINGS = {
     "count": {},
     "histogram": {"domain_size": 1_000},
     "sum": {"domain": Interval(0.0, 1.0)},
     "quantiles": {"domain": Bins(0.0, 1.0, 1_024)},
+    "strings": {"domain": Strings("a-z", 24)},
 }
 TARGET = {"users": 1_000_000, "epsilon": 1.0, "delta": 1e-6}
 ROW = re.compile(r"^\| \[`([-\w]+)`\]\(([-\w.#]+)\) \| (.*) \|$", re.MULTILINE)

@@ -70,6 +70,16 @@ CASES = {
             f"{TARGET}"
         ],
     ),
+    "plan strings": (
+        "plan",
+        "strings",
+        [f"plan strings --users 500 --alphabet ab --max-length 2 --max-messages 8 {TARGET}"],
+    ),
+    "run strings": (
+        "run strings",
+        "strings",
+        [f"run strings {commute_path()} --column owns_car --alphabet a-z --max-length 3 {TARGET}"],
+    ),
     "run-all": ("run-all", "all", [f"run-all questions.toml {commute_path()} --json"]),
     "run histogram by group": (
         "run --group-by",

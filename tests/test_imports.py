@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shuffledp.collection.wire.padding import is_unbounded, least_cap
-from shuffledp.domain import Bins, Interval
+from shuffledp.domain import Bins, Interval, Strings
 from shuffledp.errors import ParameterError
 from shuffledp.protocols.documents import to_document
 from shuffledp.protocols.registry import PROTOCOLS
@@ -100,6 +100,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "histogram": {"domain_size": 100},
     "sum": {"domain": Interval(0.0, 10.0)},
     "quantiles": {"domain": Bins(0.0, 10.0, 100)},
+    "strings": {"domain": Strings("a-z", 24)},
 }
 CHECKED = [
     f"{question}/{name}"

@@ -24,9 +24,10 @@ from shuffledp.collection import SealingKey, SignedTask, SigningKey, Task
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
 from shuffledp.collection.device import Patience, Policy
 from shuffledp.collection.shuffler.settings import ShufflerSettings
+from shuffledp.domain import Strings
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Messages
-from shuffledp.planning import Count, Histogram, Quantiles, Sum
+from shuffledp.planning import Count, FrequentStrings, Histogram, Quantiles, Sum
 from shuffledp.protocols.parts.tree import TreeFit
 from shuffledp.protocols.registry import PROTOCOLS, find
 
@@ -134,6 +135,7 @@ QUESTIONS = {
     "histogram": Histogram(10_000, 16),
     "sum": Sum(10_000, 0.0, 100.0, False),
     "quantiles": Quantiles(10_000, 0.0, 100.0, 16),
+    "strings": FrequentStrings(10_000, Strings("a-z", 8)),
 }
 
 
@@ -190,6 +192,8 @@ def _largest_spread(protocol):
 def _moved_by_one_report(task):
     """The largest minus the smallest estimate that one report can cause, all of its messages being alike."""
     protocol = task.protocol
+    if protocol.question == "strings":  # all messages in cells of one string
+        return float(task.messages_per_report)
     if protocol.question == "quantiles":
         return task.messages_per_report * _largest_spread(protocol)
     added = _contributions(protocol)

@@ -32,10 +32,10 @@ def printable(text: str) -> str:
 
 
 def visible(text: str, length: int = 80) -> str:
-    """A string that users sent, for people: what is invisible, or changes the direction of text, is escaped.
+    r"""A string that users sent, for people: what is invisible, or changes the direction of text, is escaped.
 
-    >>> visible("a\u202eb"), visible("")
-    ('a\\\\u202eb', '(empty)')
+    >>> print(visible("a\u202eb"), visible(""))
+    a\u202eb (empty)
     """
     if not text:
         return "(empty)"
@@ -47,6 +47,15 @@ def visible(text: str, length: int = 80) -> str:
         escaped = character.encode("ascii", "backslashreplace").decode() if hidden else character
         characters.append("\\\\" if character == "\\" else escaped)
     return shortened("".join(characters), length)
+
+
+def spreadsheet_safe(text: str) -> str:
+    """A string that users sent, for a CSV file: an apostrophe before what a spreadsheet would take for a formula.
+
+    >>> spreadsheet_safe("=1+2")
+    "'=1+2"
+    """
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def shortened(text: str, length: int) -> str:

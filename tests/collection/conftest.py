@@ -40,6 +40,7 @@ class Parties:
             "histogram": {"domain_size": 4, "categories": sdp.Categories.of(["bus", "bike", "car", "train"])},
             "sum": {"domain": sdp.Interval(-1.0, 4.0)},
             "quantiles": {"domain": sdp.Bins(-1.0, 4.0, 16)},
+            "strings": {"domain": sdp.Strings("a-z", 2)},
         }[question]
         maximum = changes.pop("maximum_users", 5 * users)
         return Task.create(

@@ -3,6 +3,7 @@
 Every choice that it makes can be enumerated, so that the distribution of its reports is known fraction by fraction.
 """
 
+import hashlib
 import math
 import re
 from fractions import Fraction
@@ -306,6 +307,65 @@ def correlated_tree(draw, p, x, h):
     return [(first + own // width, 0) for first, width, _ in levels_of(p)] + noise
 
 
+MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def symbols_of(alphabet):
+    """The symbols of an alphabet without escapes; None for bytes."""
+    if alphabet == "bytes":
+        return None
+    spelled = re.sub("(.)-(.)", lambda ends: "".join(map(chr, range(ord(ends[1]), ord(ends[2]) + 1))), alphabet)
+    return list(spelled)
+
+
+def mix(z):
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
+    return z ^ z >> 31
+
+
+def word_of(p, text):
+    """The number of symbols, the bits of a word, and the word."""
+    domain = p["domain"]
+    symbols = symbols_of(domain["alphabet"])
+    text = text.strip() if domain["trim"] else text
+    text = text.casefold() if domain["case_fold"] else text
+    digits = list(text.encode()) if symbols is None else [symbols.index(s) if s in symbols else -1 for s in text]
+    if -1 in digits or len(digits) > domain["max_length"]:
+        assert domain["other"]
+        digits = []
+    base, m, v = len(symbols or range(256)), len(digits), 0
+    for digit in digits:
+        v = v * base + digit
+    k = (base**m - 1).bit_length()
+    right = k - k // 2
+    halves = [v >> right, v & (1 << right) - 1]
+    for i in range(4):
+        width = [k // 2, right][i % 2]
+        content = b"shuffledp tree-blanket 1\0" + p["seed"].to_bytes(8, "big") + m.to_bytes(2, "big") + bytes([i])
+        digest = hashlib.sha256(content + halves[1 - i % 2].to_bytes(-(-k // 8), "big")).digest()
+        halves[i % 2] ^= int.from_bytes(digest, "big") >> 256 - width
+    return m, k, halves[0] << right | halves[1]
+
+
+def cell_of(p, text, level):
+    m, k, word = word_of(p, text)
+    first, last = min(k, p["first_bits"]), p["levels"] - p["tail"] - 1
+    depth = first + math.ceil(Fraction((k - first) * min(level, last), last)) if last else k
+    prefix = word >> k - depth
+    h = mix(p["seed"] + GOLDEN * (1 + m * p["levels"] + level) & MASK)
+    for limb in range(max(1, -(-k // 64))):
+        h = mix((h + GOLDEN & MASK) ^ prefix >> 64 * limb & MASK)
+    return (h >> 32) * p["buckets"] >> 32
+
+
+def tree_of_strings(draw, p, x, h):
+    level = draw.below(p["levels"])
+    own = level, cell_of(p, x, level)
+    return [own] + [(draw.below(p["levels"]), draw.below(p["buckets"])) for _ in range(blanket_times(draw, p))]
+
+
 def most_of_blanket(p):
     return 1 + p["blanket"]["whole"] + (p["blanket"]["rest"] > 0)
 
@@ -369,6 +429,7 @@ CLIENT = {
     "quantiles/correlated-noise": (
         correlated_tree, lambda p: [sum(cells for _, _, cells in levels_of(p))], 1, None
     ),
+    "strings/tree-blanket": (tree_of_strings, lambda p: [p["levels"], p["buckets"]], 0, most_of_blanket),
 }  # fmt: skip
 
 

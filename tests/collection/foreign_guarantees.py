@@ -229,6 +229,8 @@ def delta(name, p, h, epsilon):
         return rows(*shifted(h, p["gamma"]), len(p["hashes"]), e)
     if name == "histogram/fake-users":
         return fake_rows(p, h, e) if size > 1 else 0.0
+    if name == "strings/tree-blanket":
+        return blanket_messages(p, h, e, p["buckets"]) if p["domain"]["max_length"] else 0.0
     if name in ("histogram/uniform-blanket", "histogram/hashed-blanket", "histogram/hadamard-blanket"):
         n = p.get("buckets") or (1 << p["hashes"] if "hashes" in p else size)
         return blanket_messages(p, h, e, n) if size > 1 or "buckets" in p else 0.0

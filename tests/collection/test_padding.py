@@ -13,6 +13,7 @@ import small_histogram_local
 import small_histogram_more
 import small_histogram_shuffled
 import small_quantiles
+import small_strings
 import small_summing
 from scipy import stats
 
@@ -35,6 +36,7 @@ GROUPS = (
     small_histogram_more,
     small_summing,
     small_quantiles,
+    small_strings,
 )
 SMALL = {
     "histogram/balcer-cheu": BalcerCheuHistogram.with_noise(users=3, absence=0.3, delta=0.5, domain_size=3),
@@ -62,6 +64,8 @@ def values_of(protocol) -> list:
         return [interval.lower + interval.width * step / steps for step in range(steps + 1)]
     if protocol.question == "quantiles":
         return protocol.domain.edges.tolist()
+    if protocol.question == "strings":
+        return [protocol.domain.string(index) for index in protocol.inputs()]
     return list(range(2 if protocol.question == "count" else protocol.domain_size))
 
 
@@ -116,6 +120,7 @@ def test_real_reports_are_as_long_as_the_task_says(name, parties):
     task = parties.task(name, users=2000, epsilon=2.0, delta=1e-5)
     numbers = (0.5, -1.0, 4.0)
     values = {"sum": numbers, "quantiles": numbers, "count": (0, 1), "histogram": ("bus", "train")}
+    values |= {"strings": ("", "ab")}
     for value in values[task.protocol.question]:
         assert len(sealed_report(task, value)) == ReportFormat.of(task).size
     if not is_unbounded(task.protocol):

@@ -38,7 +38,8 @@ def reports_of(case, report):
     """What the library sends for this value, as packed messages in order; reports that are too long left out."""
     protocol, value = from_document(case["protocol"]), report["value"]
     users = min(MAX_USERS, round(USERS / (1 - Fraction(report.get("chance_of_more", 0)))))
-    place = value if isinstance(value, int) else protocol.domain.encode_all([float(value)])[0]
+    given = value if protocol.question == "strings" or isinstance(value, int) else float(value)
+    place = value if isinstance(value, int) else protocol.domain.encode_all([given])[0]
     sent = protocol.randomize_all(np.full(users, place))
     packed = [row.tobytes().hex() for row in protocol.message_format.pack(sent.values)]
     starts = sent.offsets.tolist()

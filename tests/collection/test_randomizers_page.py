@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shuffledp.domain import Bins, Categories, Interval
+from shuffledp.domain import Bins, Categories, Interval, Strings
 from shuffledp.errors import ShuffledpError
 from shuffledp.privacy.amplification import Slots
 from shuffledp.protocols.documents import from_document
@@ -22,7 +22,7 @@ from shuffledp.randomness import Dyadic
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "collection" / "randomizers.md").read_text(encoding="utf-8")
 VECTORS = json.loads((ROOT / "vectors" / "v1" / "randomizers.json").read_bytes())["randomizers"]
-NAMES = {"Categories": Categories, "Interval": Interval, "Dyadic": Dyadic, "Fraction": Fraction}
+NAMES = {"Categories": Categories, "Interval": Interval, "Strings": Strings, "Dyadic": Dyadic, "Fraction": Fraction}
 COLLECTED = [
     f"{question}/{name}"
     for question, shelf in PROTOCOLS.items()
@@ -39,6 +39,7 @@ TYPES = {
     Target: "terms",
     Interval: "interval",
     Bins: "bins",
+    Strings: "strings",
     tuple[Slots, ...]: "list of blankets",
     Categories | None: "names",
     tuple[int, ...]: "list of integers",
@@ -77,7 +78,7 @@ def parameters_of(kind, prefix=""):
 def test_every_protocol_that_a_task_can_name_has_a_section():
     assert re.findall("^### (.*)$", PAGE, re.MULTILINE) == [
         name
-        for question in ("count", "histogram", "sum", "quantiles")
+        for question in ("count", "histogram", "sum", "quantiles", "strings")
         for name in COLLECTED
         if name.startswith(f"{question}/")
     ]
@@ -89,7 +90,8 @@ def test_the_parameters_of_a_protocol(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("terms", Target), ("interval", Interval), ("bins", Bins), ("blanket", Slots)]
+    ("name", "kind"),
+    [("terms", Target), ("interval", Interval), ("bins", Bins), ("strings", Strings), ("blanket", Slots)],
 )
 def test_the_objects_that_protocols_share(name, kind):
     assert table(PAGE, name) == parameters_of(kind)
@@ -203,6 +205,16 @@ OUT_OF_RANGE = {
         "domain.bins": [1, (1 << 20) + 1],
         "branching": [[], [2], [2, 1], [2, 2, 2], [2] * 21, [3, 2], [1 << 52, 2]],
         "blankets": [[], [{"whole": 0, "rest": FAIR}], [{"whole": -1, "rest": FAIR}] * 2],
+    },
+    "strings/tree-blanket": {
+        "domain.alphabet": ["", "aa", "z-a", "a-", "\x01"],
+        "domain.max_length": [-1, 513],
+        "blanket.whole": [-1],
+        "buckets": [0, 1, 1 << 32],
+        "levels": [0, 257],
+        "tail": [-1, 2],
+        "first_bits": [0, 25],
+        "seed": [-1, hex(1 << 64)],
     },
 }
 OF_ALL = {

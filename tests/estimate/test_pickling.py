@@ -17,12 +17,14 @@ SETTINGS = {
     "histogram": {"categories": list("abcdefghijklmnop")},
     "sum": {"lower": 0, "upper": 10},
     "quantiles": {"lower": 0, "upper": 10, "bins": 16},
+    "strings": {"alphabet": "ab", "max_length": 2},
 }
 DATA = {
     "count": [True] * 800 + [False] * 1_200,
     "histogram": ["a"] * 800 + ["b"] * 1_200,
     "sum": [2.5] * USERS,
     "quantiles": [2.5] * 800 + [7.5] * 1_200,
+    "strings": ["ab"] * 800 + ["b"] * 1_200,
 }
 ENTRIES = [(question, name) for question, named in PROTOCOLS.items() for name in named]
 QUESTIONS = [

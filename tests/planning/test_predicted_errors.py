@@ -17,7 +17,7 @@ NUMBERS = 500
 """Users of a sum, of whom each is drawn, with many messages: fewer of them for as many rounds."""
 COUNTS = np.array([600, 400, 250, 150, 100, 0])
 PLACES = np.linspace(0.0, 1.0, NUMBERS) ** 2
-ALL = [(question, name) for question, named in PROTOCOLS.items() for name in named]
+ALL = [(question, name) for question, named in PROTOCOLS.items() for name in named if question != "strings"]
 
 
 def calibrated(question, name):
@@ -44,7 +44,7 @@ def measured(protocol, question, rounds):
     errors = []
     for _ in range(rounds):
         estimate = protocol.estimate(protocol.sample_tally(summary))
-        errors.append(float(np.mean((numbers_of(estimate) - truth) ** 2)))
+        errors.append(float(np.mean((numbers_of(estimate, protocol) - truth) ** 2)))
     return np.array(errors), protocol.expected_error(**given).rmse ** 2
 
 

@@ -19,6 +19,7 @@ DOMAINS: dict[str, dict[str, Any]] = {
     "histogram": {"domain_size": 16},
     "sum": {"lower": 0, "upper": 3},
     "quantiles": {"lower": 0, "upper": 3, "bins": 16},
+    "strings": {"alphabet": "a-z", "max_length": 10},
 }
 
 

@@ -102,6 +102,7 @@ def test_facts_that_belong_together(kind):
     if kind.trust != "central" and not kind.trusts_shuffler:
         bounds = {"lower": 0, "upper": 1}
         domains = {"histogram": {"domain_size": 8}, "sum": bounds, "quantiles": {**bounds, "bins": 8}}
+        domains |= {"strings": {"alphabet": "a-z", "max_length": 8}}
         question = domains.get(kind.question, {})
         protocol = kind.calibrate(users=1000, epsilon=2.0, delta=1e-4, **question)
         assert protocol.min_messages_per_user <= protocol.cost.messages_per_user

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from shuffledp.domain import Bins, Interval
+from shuffledp.domain import Bins, Interval, Strings
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.protocols.registry import PROTOCOLS, find_qualified
 from shuffledp.testing import planted_faults
@@ -25,6 +25,9 @@ def protocol(name, *, users=30, epsilon=1.0, delta=0.01, domain_size=4, **option
         options["domain"] = Interval(0, 1)
     if kind.question == "quantiles":
         options["domain"] = Bins(0, 1, domain_size)
+    if kind.question == "strings":
+        options["domain"] = Strings("a", domain_size - 1)
+        options |= {"levels": 2} if kind.name == "tree-blanket" else {}
     return kind.calibrate(users=users, epsilon=epsilon, delta=delta, **options)
 
 

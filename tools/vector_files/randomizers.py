@@ -78,13 +78,17 @@ def _guarantee(protocol: Any) -> Document | None:
 
 
 def _report(case: Case, protocol: Any, value: int | str, parts: tuple[Part, ...]) -> Document:
-    index = value if isinstance(value, int) else protocol.domain.encode(float(value))
+    text = protocol.question == "strings"
+    index = value if isinstance(value, int) else protocol.domain.encode(value if text else float(value))
     form: MessageFormat = protocol.message_format
     made: Document = {"value": value}
     if protocol.question == "sum":
         made["levels"] = {str(level): _text(share) for level, share in _levels(protocol, index).items()}
     if protocol.question == "quantiles":
         made["bin"] = index
+    if text:
+        length, word = protocol.tree.word(index)
+        made |= {"length": length, "word": hex(word), "buckets": protocol.tree.cells([(length, word)])[0].tolist()}
     if case.messages_per_report is not None:
         pmf, chance = _capped(_own_messages(protocol, index), parts, case.messages_per_report)
         return made | {"chance_of_more": _text(chance), "law": _listed(pmf, form)}

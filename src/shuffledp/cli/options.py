@@ -220,6 +220,23 @@ OptionalBinsOption = Annotated[
     int | None,
     typer.Option("--bins", parser=integer, metavar="B", help="Number of bins of equal width, for quantiles."),
 ]
+_ALPHABET = typer.Option(
+    "--alphabet",
+    metavar="A",
+    help=r"Symbols of strings, such as a-z0-9_ (write \\- for a hyphen), or lowercase, hostname or bytes.",
+)
+AlphabetOption = Annotated[str, _ALPHABET]
+OptionalAlphabetOption = Annotated[str | None, _ALPHABET]
+_MAX_LENGTH = typer.Option(
+    "--max-length", parser=integer, metavar="M", help="Maximum number of symbols, or of bytes, of a string."
+)
+MaxLengthOption = Annotated[int, _MAX_LENGTH]
+OptionalMaxLengthOption = Annotated[int | None, _MAX_LENGTH]
+TrimOption = Annotated[bool, typer.Option("--trim", help="Remove white space around strings.")]
+NfcOption = Annotated[bool, typer.Option("--nfc", help="Compose the characters of strings (Unicode NFC).")]
+CaseFoldOption = Annotated[bool, typer.Option("--case-fold", help="Remove differences of case.")]
+OtherStringsOption = Annotated[bool, typer.Option("--other", help="Count strings outside the domain as the empty one.")]
+
 WholeOption = Annotated[bool, typer.Option("--whole", help="All values are integers.")]
 
 _COLUMN = typer.Option("--column", metavar="C", help="The column with the users' values.")
@@ -314,7 +331,14 @@ class QualifiedProtocolOptions:
 
     def arguments(self, kind: type[Protocol]) -> dict[str, Any]:
         """The keyword arguments that every constructor of the protocol takes."""
-        domain = kind.domain_settings(domain_size=self.domain_size, lower=self.lower, upper=self.upper, bins=self.bins)
+        domain = kind.domain_settings(
+            domain_size=self.domain_size,
+            lower=self.lower,
+            upper=self.upper,
+            bins=self.bins,
+            alphabet="ab",  # the guarantee does not depend on the strings
+            max_length=1,
+        )
         return {"users": self.users, "delta": self.delta, "honest_fraction": self.honest_fraction, **domain}
 
 

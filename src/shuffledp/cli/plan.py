@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from shuffledp.cli.options import (
+    AlphabetOption,
     BinsOption,
     ConfidenceOption,
     DeltaOption,
@@ -15,6 +16,7 @@ from shuffledp.cli.options import (
     HonestFractionOption,
     JsonOption,
     LowerOption,
+    MaxLengthOption,
     OptionalEpsilonOption,
     OptionalUsersOption,
     PlotOption,
@@ -25,12 +27,13 @@ from shuffledp.cli.options import (
     takes_groups,
 )
 from shuffledp.cli.screen import note, note_warnings, print_json, print_table, say, waiting
-from shuffledp.domain import DEFAULT_BINS
+from shuffledp.domain import DEFAULT_BINS, Strings
 from shuffledp.errors import ParameterError
 from shuffledp.figures import check_figure_path
 from shuffledp.output import write_whole
 from shuffledp.planning import (
     Count,
+    FrequentStrings,
     Histogram,
     Mean,
     Plan,
@@ -42,7 +45,7 @@ from shuffledp.planning import (
     least_epsilon_for,
     plan,
 )
-from shuffledp.planning.listing import amounts_of, together, trust_of, units_of
+from shuffledp.planning.listing import amounts_of, found_sentence, together, trust_of, units_of
 from shuffledp.planning.planner import trust_asked
 
 _PLACEHOLDER_USERS = 2
@@ -149,6 +152,15 @@ def plan_quantiles(
     _plan(Quantiles(options.planned_users, lower, upper, bins), options)
 
 
+@takes_groups
+def plan_strings(alphabet: AlphabetOption, max_length: MaxLengthOption, options: PlanOptions) -> None:
+    """Plan to find the strings that many users hold, which nobody lists.
+
+    Example: shuffledp plan strings --users 1000000 --alphabet a-z --max-length 24 --epsilon 1 --delta 1e-6
+    """
+    _plan(FrequentStrings(options.planned_users, Strings(alphabet, max_length)), options)
+
+
 def _plan(question: Question, options: PlanOptions) -> None:
     plot = options.plot
     if plot is not None:
@@ -203,6 +215,8 @@ def _show(plans: Plans, accuracy: float | None) -> None:
     best = chosen[0]
     say(units_of(question.unit, best))
     say(f"Best: {best.protocol.name} ({best.variant}): {best.why}.")
+    if found := found_sentence(best.protocol):
+        say(found)
     cheaper = [option for option in plans.frontier if option.cost.bytes_per_user < best.cost.bytes_per_user]
     for option in cheaper[:-4:-1]:
         say(f"Cheaper: {option.protocol.name} ({option.variant}): {option.why}.")
@@ -244,3 +258,4 @@ plan_app.command("histogram")(plan_histogram)
 plan_app.command("sum")(plan_sum)
 plan_app.command("mean")(plan_mean)
 plan_app.command("quantiles")(plan_quantiles)
+plan_app.command("strings")(plan_strings)

@@ -12,7 +12,7 @@ from shuffledp.cli.options import AuthorOption, HttpOptions, JsonOption, TaskOpt
 from shuffledp.cli.screen import note, print_histogram, print_json, print_table, say, waiting
 from shuffledp.cli.task_files import read_authentic
 from shuffledp.cli.times import seconds_of
-from shuffledp.display import error_sentence, percent, show_counts, show_number, withheld_sentence
+from shuffledp.display import error_sentence, percent, show_counts, show_number, visible, withheld_sentence
 from shuffledp.errors import OutputError, RefusedError, UnreachableError
 from shuffledp.output import check_writable, write_whole
 
@@ -118,6 +118,9 @@ def _show_estimate(document: dict[str, Any], question: str) -> None:
         say(f"Between {number.low} and {number.high} with {percent(confidence)} confidence.")
         return
     users = document["users"]
+    if question == "strings":
+        _show_strings(document, users, confidence)
+        return
     if question == "quantiles":
         _show_quantiles(document["quantiles"], users, confidence)
         return
@@ -138,6 +141,15 @@ def _show_estimate(document: dict[str, Any], question: str) -> None:
         say(error_sentence(errors, counts, withheld_below))
     if withheld_below is not None and 0 in counts:
         say(withheld_sentence(withheld_below, confidence))
+
+
+def _show_strings(document: dict[str, Any], users: int, confidence: float) -> None:
+    strings, counts, errors = document["strings"], document["counts"], document["standard_errors"]
+    numbers = show_counts(counts, errors, document["intervals"], users=users)
+    if len(strings) != len(numbers):
+        raise ValueError("strings and counts differ in length")
+    print_histogram("string", [visible(str(text)) for text in strings], numbers, confidence)
+    say(f"{len(strings):,} strings were found. {error_sentence(errors, counts, None)}".rstrip())
 
 
 def _show_quantiles(quantiles: list[dict[str, Any]], users: int, confidence: float) -> None:

@@ -17,9 +17,11 @@ from shuffledp.checks import check_confidence
 from shuffledp.cli.domains import binned_domain, choose_domain
 from shuffledp.cli.options import (
     BEST,
+    AlphabetOption,
     BinsOption,
     Calibration,
     CalibrationOption,
+    CaseFoldOption,
     ColumnOption,
     ConfidenceOption,
     DataArgument,
@@ -35,14 +37,18 @@ from shuffledp.cli.options import (
     HonestFractionOption,
     JsonOption,
     LowerOption,
+    MaxLengthOption,
     MissingOption,
+    NfcOption,
     OrderByOption,
+    OtherStringsOption,
     Pick,
     PickOption,
     PlotOption,
     PrivateGroupsOption,
     ProtocolOption,
     SeedOption,
+    TrimOption,
     UpperOption,
     UserColumnOption,
     WholeOption,
@@ -62,8 +68,9 @@ from shuffledp.cli.screen import (
     say,
     waiting,
 )
-from shuffledp.display import percent
-from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval
+from shuffledp.display import percent, spreadsheet_safe, visible
+from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval, Strings
+from shuffledp.durable_files import read_limited
 from shuffledp.engines.paths import data_files, files_shown
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.estimate.grouped import GroupedEstimate
@@ -88,11 +95,13 @@ from shuffledp.sessions.prepared import (
     prepare_histogram,
     prepare_numbers,
     prepare_quantiles,
+    prepare_strings,
 )
 from shuffledp.sessions.release import check_release, release
 
 _DEFAULT_QUANTILES = ",".join(map(str, DEFAULT_QUANTILES))
 _COLUMNS_OF_NUMBERS = 4  # of groups: name, size, number and interval
+_MAX_LIST_BYTES = 1 << 26
 _FORMATS = (".json", ".csv", ".parquet")
 _TABLES = "Writing a CSV or Parquet file"
 
@@ -290,6 +299,53 @@ def run_quantiles(
     _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_quantiles)
 
 
+def run_strings(
+    options: RunOptions,
+    alphabet: AlphabetOption,
+    max_length: MaxLengthOption,
+    trim: TrimOption = False,
+    nfc: NfcOption = False,
+    case_fold: CaseFoldOption = False,
+    other: OtherStringsOption = False,
+    candidates: Annotated[
+        Path | None,
+        typer.Option(
+            "--candidates", metavar="FILE", help="Likely strings, one per line: fewer users suffice for them."
+        ),
+    ] = None,
+    hide: Annotated[
+        Path | None, typer.Option("--hide", metavar="FILE", help="Strings that are not shown, one per line.")
+    ] = None,
+) -> None:
+    """Find privately the strings that many users hold, which nobody lists.
+
+    Example: shuffledp run strings words.csv --column word --alphabet a-z --max-length 24 --epsilon 1 --delta 1e-6
+    """
+    domain = Strings(alphabet, max_length, trim=trim, nfc=nfc, case_fold=case_fold, other=other)
+    if options.group_by is not None:
+        raise ParameterError("Strings cannot be asked for by group: leave --group-by out.")
+    _check_options("strings", options)
+    likely = _lines(candidates, "candidates")
+    blocked = set(_lines(hide, "hidden strings"))
+    with progress_bar("Searching for strings") as progress:
+        estimate = _answer(
+            options, lambda column: prepare_strings(column, domain, candidates=likely, progress=progress)
+        )
+    estimate = estimate.without(blocked)
+    subject = f"the frequent strings of {options.column}"
+    _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_strings)
+
+
+def _lines(path: Path | None, what: str) -> list[str]:
+    """The lines of a public list; none without a file."""
+    if path is None:
+        return []
+    try:
+        return read_limited(path, _MAX_LIST_BYTES, what).decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise ParameterError(f"{path} is not a list of strings in UTF-8.") from None
+
+
 def _check_options(statistic: str, options: RunOptions, domain_file: Path | None = None) -> None:
     """Check all options before data are read."""
     private = check_private_groups(statistic, _private_groups(options), options.group_by) is not None
@@ -434,6 +490,10 @@ def _file_content(suffix: str, result: dict[str, Any], estimate: Any, confidence
     if suffix == ".csv":
         import pyarrow.csv
 
+        if "string" in table.column_names:
+            column = pa.array([spreadsheet_safe(text) for text in table["string"].to_pylist()], type=pa.string())
+            table = table.set_column(table.column_names.index("string"), "string", column)
+
         pa.csv.write_csv(table, sink)
     else:
         import pyarrow.parquet
@@ -495,9 +555,26 @@ def _show_quantiles(estimate: Any, options: RunOptions) -> None:
     )
 
 
+def _show_strings(estimate: Any, options: RunOptions) -> None:
+    first = estimate.part(0, MAX_ROWS)
+    rows = [
+        [visible(text), number.text, number.interval, number.share]
+        for text, number in zip(first.strings, first.shown(options.confidence), strict=True)
+    ]
+    if rows:
+        print_table([options.column, "users", f"{percent(options.confidence)} interval", "share"], rows)
+    if len(estimate) > len(rows):
+        say(f"... and {len(estimate) - len(rows):,} more strings; --json or --out has all.")
+    say(
+        f"{len(estimate):,} {'string' if len(estimate) == 1 else 'strings'} of {estimate.users:,} users, by "
+        f"{estimate.protocol}. {estimate.found_sentence()} {estimate.error_sentence()}".rstrip()
+    )
+
+
 run_app = typer.Typer(help="From a data file to a private estimate with error bars.", no_args_is_help=True)
 run_app.command("count")(takes_groups(run_count))
 run_app.command("histogram")(takes_groups(run_histogram))
 run_app.command("sum")(takes_groups(run_sum))
 run_app.command("mean")(takes_groups(run_mean))
 run_app.command("quantiles")(takes_groups(run_quantiles))
+run_app.command("strings")(takes_groups(run_strings))

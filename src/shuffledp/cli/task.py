@@ -16,21 +16,27 @@ from shuffledp.cli.domains import choose_domain
 from shuffledp.cli.options import (
     BEST,
     AuthorOption,
+    CaseFoldOption,
     DeltaOption,
     DomainFileOption,
     DomainOption,
     EpsilonOption,
     HonestFractionOption,
     JsonOption,
+    NfcOption,
+    OptionalAlphabetOption,
     OptionalBinsOption,
     OptionalDomainSizeOption,
     OptionalLowerOption,
     OptionalMaxDeltaOption,
     OptionalMaxEpsilonOption,
+    OptionalMaxLengthOption,
     OptionalMaxMessagesOption,
     OptionalMinUsersOption,
     OptionalUpperOption,
+    OtherStringsOption,
     ProtocolOption,
+    TrimOption,
     WholeOption,
     integer,
     takes_groups,
@@ -44,7 +50,7 @@ from shuffledp.cli.task_files import (
     read_verifying_key,
 )
 from shuffledp.cli.times import moment
-from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Domain, Interval, Numbered
+from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Domain, Interval, Numbered, Strings
 from shuffledp.errors import InfeasibleError, OutputError, ParameterError
 from shuffledp.output import check_writable, write_whole
 from shuffledp.privacy.guarantee import target_warnings
@@ -68,6 +74,7 @@ class QuestionName(StrEnum):
     HISTOGRAM = "histogram"
     SUM = "sum"
     QUANTILES = "quantiles"
+    STRINGS = "strings"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +88,12 @@ class DomainOptions:
     upper: OptionalUpperOption = None
     whole: WholeOption = False
     bins: OptionalBinsOption = None
+    alphabet: OptionalAlphabetOption = None
+    max_length: OptionalMaxLengthOption = None
+    trim: TrimOption = False
+    nfc: NfcOption = False
+    case_fold: CaseFoldOption = False
+    other: OtherStringsOption = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +163,9 @@ class KeyOptions:
 @task_app.command("create")
 @takes_groups
 def create_task(
-    question: Annotated[QuestionName, typer.Argument(metavar="QUESTION", help="count, histogram, sum or quantiles.")],
+    question: Annotated[
+        QuestionName, typer.Argument(metavar="QUESTION", help="count, histogram, sum, quantiles or strings.")
+    ],
     protocol: ProtocolOptions,
     round_options: RoundOptions,
     keys: KeyOptions,
@@ -193,7 +208,7 @@ def create_task(
 
 def _question(name: str, users: int, options: DomainOptions) -> Question:
     """The question with its public domain; options that belong to another question are refused."""
-    from shuffledp.planning import Count, Histogram, Quantiles, Sum
+    from shuffledp.planning import Count, FrequentStrings, Histogram, Quantiles, Sum
 
     categories = [options.domain, options.domain_file, options.domain_size]
     if name != "histogram" and any(option is not None for option in categories):
@@ -204,6 +219,23 @@ def _question(name: str, users: int, options: DomainOptions) -> Question:
         raise ParameterError(f"--whole belongs to a sum, not to {name}.")
     if name != "quantiles" and options.bins is not None:
         raise ParameterError(f"--bins belongs to quantiles, not to a {name}.")
+    normalized = options.trim or options.nfc or options.case_fold or options.other
+    if name != "strings" and (options.alphabet is not None or options.max_length is not None or normalized):
+        raise ParameterError(
+            f"--alphabet, --max-length, --trim, --nfc, --case-fold and --other belong to strings, not to a {name}."
+        )
+    if name == "strings":
+        if options.alphabet is None or options.max_length is None:
+            raise ParameterError("Strings need their domain: give --alphabet and --max-length.")
+        strings = Strings(
+            options.alphabet,
+            options.max_length,
+            trim=options.trim,
+            nfc=options.nfc,
+            case_fold=options.case_fold,
+            other=options.other,
+        )
+        return FrequentStrings(users, strings)
     if name == "count":
         return Count(users)
     if name in ("sum", "quantiles"):
@@ -233,7 +265,8 @@ def _choose_task(question: Question, options: ProtocolOptions, **task_fields: An
     shortest: Task | None = None
     reason = ""
     for kind, calibration_options in _candidates(question, options):
-        settings = {**question.settings(), "honest_fraction": options.honest_fraction, **calibration_options}
+        given = {**kind.options_of_a_round(), **calibration_options}
+        settings = {**question.settings(), "honest_fraction": options.honest_fraction, **given}
         try:
             task = Task.create(
                 kind=kind, settings=settings, epsilon=options.epsilon, delta=options.delta, **task_fields

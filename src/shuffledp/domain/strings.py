@@ -1,7 +1,7 @@
-"""Domains of strings over a public alphabet, of which nobody lists the values.
+r"""Domains of strings over a public alphabet, of which nobody lists the values.
 
-An alphabet is written like ``a-z0-9_``: a range stands for its symbols in the order of their code points, and ``\\-``
-and ``\\\\`` are a hyphen and a backslash. ``lowercase``, ``hostname`` and ``bytes`` are names of alphabets; a backslash
+An alphabet is written like ``a-z0-9_``: a range stands for its symbols in the order of their code points, and ``\-``
+and ``\\`` are a hyphen and a backslash. ``lowercase``, ``hostname`` and ``bytes`` are names of alphabets; a backslash
 before such a word spells it out as symbols. With ``bytes``, any text is a string of bytes, in UTF-8.
 """
 
@@ -68,8 +68,8 @@ class Strings(Domain):
         if self.word_bits(self.max_length) > MAX_WORD_BITS:
             longest = max(m for m in range(_MAX_LENGTH) if self.word_bits(m) <= MAX_WORD_BITS)
             raise DomainError(
-                f"Strings of {length} symbols out of {self.radix:,} take {self.word_bits(self.max_length):,} bits, more "
-                f"than {MAX_WORD_BITS}: give a max_length of at most {longest}, or hash longer values.",
+                f"Strings of {length} symbols out of {self.radix:,} take {self.word_bits(self.max_length):,} bits, "
+                f"more than {MAX_WORD_BITS}: give a max_length of at most {longest}, or hash longer values.",
                 max_length=length,
             )
 
@@ -247,9 +247,9 @@ class _Digits(dict[int, str]):
 
 
 def parse_alphabet(alphabet: str) -> str | None:
-    """The symbols of an alphabet in their order; None for ``bytes``.
+    r"""The symbols of an alphabet in their order; None for ``bytes``.
 
-    >>> parse_alphabet(r"a-d\\-_")
+    >>> parse_alphabet(r"a-d\-_")
     'abcd-_'
     """
     alphabet = PRESETS.get(alphabet, alphabet)
@@ -260,7 +260,9 @@ def parse_alphabet(alphabet: str) -> str | None:
     while tokens:
         symbol, escaped = tokens.pop(0)
         if symbol == "-" and not escaped:
-            raise DomainError(rf"The alphabet {alphabet[:_SHOWN]!r} has a range without a start; write \- for a hyphen.")
+            raise DomainError(
+                rf"The alphabet {alphabet[:_SHOWN]!r} has a range without a start; write \- for a hyphen."
+            )
         if tokens[:1] == [("-", False)]:
             if len(tokens) < 2 or tokens[1] == ("-", False) or tokens[1][0] < symbol:
                 raise DomainError(

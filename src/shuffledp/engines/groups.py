@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Categories, DiscreteDomain, Interval
+from shuffledp.domain import Categories, DiscreteDomain, Interval, Strings
 from shuffledp.engines.distinct import MISSING, index_distinct_values
 from shuffledp.engines.encoding import CategoryEncoder, Encoder, natural_order
 from shuffledp.engines.local import Column
 from shuffledp.engines.rows import EncodedRows
 from shuffledp.engines.users import UserIds, one_row_per_user
-from shuffledp.errors import DataError
+from shuffledp.errors import DataError, ParameterError
 from shuffledp.extras import extra
 from shuffledp.messages import count_values
 
@@ -96,6 +96,10 @@ class GroupedColumn:
         """The position of each user's number in the interval, from 0.0 to 1.0."""
         positions: NDArray[np.float64] = self._read(self._column.number_encoder(domain, clip=clip), 0).values
         return positions
+
+    def strings(self, domain: Strings) -> NDArray[Any]:
+        """Refused: strings are not asked for by group."""
+        raise ParameterError(f"Strings ({domain.description}) cannot be asked for by group.")
 
     def distinct(self) -> Categories:
         """All distinct values; releasing this list is not private."""

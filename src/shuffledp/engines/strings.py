@@ -25,8 +25,8 @@ def as_strings(
 ) -> pa.Array:
     """Each value as ``string_of`` spells it, null where it is missing (null, NaN, empty, or one of ``missing``).
 
-    With ``any_spelling``, floating-point numbers may be spelled in any way, which is faster. With ``exact``, white space
-    around strings and empty strings are kept.
+    With ``any_spelling``, floating-point numbers may be spelled in any way, which is faster. With ``exact``,
+    white space around strings and empty strings are kept.
     """
     _check_type(values.type)
     if pa.types.is_dictionary(values.type):

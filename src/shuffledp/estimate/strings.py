@@ -31,7 +31,8 @@ class StringsEstimate(Estimate):
     The strings are in decreasing order of their counts. ``found_from`` has, for each length, the number of users from
     which on a string is found with the probability ``found_with``, and ``recall()`` that probability for any number. A
     string that is missing is probably held by fewer users; it may not be rare. ``hidden`` is the number of strings that
-    were found and left out because of a block list.
+    were found and left out because of a block list; ``symbol`` is what lengths count, symbols or bytes, and
+    ``recall_of`` the function behind ``recall()``.
 
     >>> words = ["yes"] * 4_000 + ["no"] * 6_000
     >>> estimate = sdp.strings(words, alphabet="a-z", max_length=3, epsilon=1.0, delta=1e-6)
@@ -116,7 +117,7 @@ class StringsEstimate(Estimate):
     def found_sentence(self) -> str:
         """From how many users on a string is in the list, for its most common length, and how many are hidden."""
         lengths = Counter(self._length(text) for text in self.strings)
-        length = min(lengths, key=lambda length: (-lengths[length], length)) if lengths else len(self.found_from) - 1
+        length = min(lengths, key=lambda length: (-lengths[length], -length)) if lengths else len(self.found_from) - 1
         least = self.found_from[length]
         of_length = "" if len(set(self.found_from)) == 1 else f" of {length} {self._symbols(length)}"
         sentence = f"No string{of_length} can be found with probability {percent(self.found_with)}."
@@ -127,7 +128,9 @@ class StringsEstimate(Estimate):
             )
         if not self.hidden:
             return sentence
-        return f"{sentence} {self.hidden:,} {'string is' if self.hidden == 1 else 'strings are'} hidden by a block list."
+        return (
+            f"{sentence} {self.hidden:,} {'string is' if self.hidden == 1 else 'strings are'} hidden by a block list."
+        )
 
     def _length(self, text: str) -> int:
         return len(text.encode()) if self.symbol == "byte" else len(text)
@@ -144,8 +147,11 @@ class StringsEstimate(Estimate):
         ]
         listing = table(["string", "users", f"{percent(confidence)} interval", "share of users"], rows)
         others = f"The {len(rows)} most frequent of {len(self):,} strings; to_frame() has all."
-        notes = note(others if len(rows) < len(self) else "") + note(self.found_sentence()) + note(self.error_sentence())
-        return Html(listing + notes)
+        return Html(listing + note(others if len(rows) < len(self) else "") + note(self.error_sentence()))
+
+    def withheld_sentence(self, confidence: float = 0.95) -> str:  # noqa: ARG002 - that of the search
+        """From how many users on a string is in the list."""
+        return self.found_sentence()
 
     def to_document(self, confidence: float = 0.95) -> dict[str, Any]:
         """The content of the JSON form, with tuples and arrays."""
@@ -178,9 +184,6 @@ class StringsEstimate(Estimate):
         numbers = self.counts, self.standard_errors, self.interval(confidence)
         names = [visible(text) for text in self.strings]
         return self._bars(suffix, names, numbers, confidence, title or self._title(self._subject))
-
-    def _caption(self, confidence: float) -> list[str]:
-        return [*super()._caption(confidence), self.found_sentence()]
 
 
 def _intervals_of(intervals: Intervals, positions: NDArray[np.int64], confidence: float) -> Floats:

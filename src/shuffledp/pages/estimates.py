@@ -8,8 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shuffledp.display import percent, show_counts
-from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, QuantileEstimate, SumEstimate
+from shuffledp.display import percent, show_counts, visible
+from shuffledp.estimate import (
+    CountEstimate,
+    Estimate,
+    HistogramEstimate,
+    QuantileEstimate,
+    StringsEstimate,
+    SumEstimate,
+)
 from shuffledp.pages.charts import Bar, CurvePoint, bar_chart, cumulative_chart, interval_chart
 
 _MAX_ROWS = 200
@@ -45,7 +52,8 @@ def estimate_chart(estimate: Estimate, confidence: float) -> str:
         return _distribution(estimate, confidence, description)
     notes = [f"Lines: {percent(confidence)} confidence."]
     if len(names) > _MAX_BARS:
-        notes.append(f"The {_MAX_BARS} largest of {len(names):,} categories.")
+        kind = "strings" if isinstance(estimate, StringsEstimate) else "categories"
+        notes.append(f"The {_MAX_BARS} largest of {len(names):,} {kind}.")
     return bar_chart(
         _bars(estimate, names, confidence),
         title="The estimated number of users",
@@ -58,7 +66,7 @@ def estimate_chart(estimate: Estimate, confidence: float) -> str:
 def estimate_table(estimate: Estimate, confidence: float) -> EstimateTable:
     """The first rows of the table of all estimated numbers."""
     names = _names(estimate)
-    if isinstance(estimate, HistogramEstimate):
+    if isinstance(estimate, HistogramEstimate | StringsEstimate):
         estimate = estimate.part(0, _MAX_ROWS)
     numbers = estimate.shown(confidence)
     if isinstance(estimate, QuantileEstimate):
@@ -95,7 +103,7 @@ def _distribution(estimate: QuantileEstimate, confidence: float, description: st
 
 def _bars(estimate: Estimate, names: Sequence[str], confidence: float) -> list[Bar]:
     """One bar per category in the order of the domain; if there are too many, the largest, in descending order."""
-    if isinstance(estimate, HistogramEstimate):
+    if isinstance(estimate, HistogramEstimate | StringsEstimate):
         values, errors, intervals = estimate.counts, estimate.standard_errors, estimate.interval(confidence)
     else:
         assert isinstance(estimate, CountEstimate)  # noqa: S101 - a sum has a chart of its own
@@ -120,6 +128,8 @@ def _bars(estimate: Estimate, names: Sequence[str], confidence: float) -> list[B
 
 def _names(estimate: Estimate) -> Sequence[str]:
     """The names of the estimated numbers: the categories of a histogram, or one name."""
+    if isinstance(estimate, StringsEstimate):
+        return [visible(text) for text in estimate.strings]
     if isinstance(estimate, HistogramEstimate):
         return estimate.categories
     if isinstance(estimate, QuantileEstimate):

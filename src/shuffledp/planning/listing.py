@@ -11,12 +11,14 @@ from shuffledp.notebook import MAX_ROWS, Html, card, folded, note, table
 from shuffledp.planning.several_releases import MONTHS
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.registry import with_article
+from shuffledp.protocols.strings.protocol import StringsProtocol
 
 if TYPE_CHECKING:
     from shuffledp.planning.planner import Plan, Plans
 
 _HEADER = ["protocol", "noise", "trust", "error", "maximum error", "messages", "bytes", "year"]
 _WORDS = range(3)
+_SHORT, _LONG = 5, 10  # lengths of strings
 
 
 def columns_of(plans: Sequence[Plan]) -> dict[str, list[Any]]:
@@ -47,6 +49,21 @@ def _entry(plan: Plan) -> dict[str, Any]:
         "epsilon_after_a_year": plan.after_a_year.epsilon,
         "why": plan.why,
     }
+
+
+def found_sentence(protocol: Protocol) -> str:
+    """From how many users on strings are found, for some lengths; empty for other questions."""
+    if not isinstance(protocol, StringsProtocol):
+        return ""
+    longest = protocol.domain.max_length
+    lengths = sorted({min(length, longest) for length in (_SHORT, _LONG, longest)})
+    counts = {length: protocol.expected_found_from(length) for length in lengths}
+    symbol = "bytes" if protocol.domain.symbols is None else "symbols"
+    if len(set(counts.values())) == 1:
+        (count,) = set(counts.values())
+        return "" if count is None else f"A string is found with probability 95% from {math.ceil(count):,} users on."
+    parts = [f"of {length} {symbol} from {math.ceil(count):,}" for length, count in counts.items() if count is not None]
+    return f"A string is found with probability 95% from so many users on: {', '.join(parts)}."
 
 
 def html_of_plan(plan: Plan) -> str:

@@ -233,4 +233,10 @@ def _from_string(kind: Any, string: str, name: str) -> Any:
     return number
 
 
-_FIELD_TYPES = {"Categories": Categories, "Interval": Interval, "Strings": Strings, "Dyadic": Dyadic, "Fraction": Fraction}
+_FIELD_TYPES = {
+    "Categories": Categories,
+    "Interval": Interval,
+    "Strings": Strings,
+    "Dyadic": Dyadic,
+    "Fraction": Fraction,
+}

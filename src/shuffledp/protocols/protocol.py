@@ -178,6 +178,11 @@ class Protocol(ABC):
         """
         return ()
 
+    @classmethod
+    def options_of_a_round(cls) -> dict[str, Any]:
+        """Options of ``calibrate`` that every round draws anew, such as the seed of public hash functions."""
+        return {}
+
     @property
     def users(self) -> int:
         """Minimum number of reports of a round."""

@@ -30,9 +30,9 @@ def run_counts(
 ) -> Estimate:
     """One round of the protocol over users who were counted elsewhere: the same release as from their rows.
 
-    ``counts`` has the number of users per category (``{category: count}``), or per number for sums, means and
-    quantiles, or per string; or the numbers of users in the order of the domain, an array with one number per category or bin. Each
-    user counts once: count distinct users, not rows, where a user may have several. The counts are not private;
+    ``counts`` has the number of users per category (``{category: count}``), per string, or per number for sums, means
+    and quantiles; or the numbers of users in the order of the domain, an array with one number per category or bin.
+    Each user counts once: count distinct users, not rows, where a user may have several. The counts are not private;
     only the estimate is. ``protocol`` is calibrated for at most as many users as there are. ``estimator`` names one of
     its estimators, ``route`` how the round is carried out (``auto``, ``messages`` or ``counts``), and ``source`` the
     source of random bits; a seeded one is for tests only.

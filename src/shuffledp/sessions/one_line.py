@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack, cast, overload
 
@@ -394,20 +394,26 @@ def strings(
     nfc: bool = False,
     case_fold: bool = False,
     other: bool = False,
+    candidates: Collection[str] = (),
     **options: Unpack[Options],
 ) -> StringsEstimate:
     """Find privately the strings that many users hold, of at most ``max_length`` symbols of a public ``alphabet``.
 
     Nobody lists the strings. ``alphabet`` is written like ``a-z``, or one of ``lowercase``, ``hostname`` and ``bytes``;
     ``trim``, ``nfc`` and ``case_fold`` normalize strings, ``other`` counts those outside the domain as the empty one
-    (see ``sdp.Strings``). ``epsilon``, ``delta``, ``values`` and ``options`` are those of ``sdp.count``.
+    (see ``sdp.Strings``). ``candidates`` is a public list of likely strings, of which fewer users suffice; others are
+    found too. ``epsilon``, ``delta``, ``values`` and ``options`` are those of ``sdp.count``.
 
     >>> words = ["shuffle"] * 6_000 + ["noise"] * 4_000
     >>> sdp.strings(words, alphabet="a-z", max_length=8, epsilon=1.0, delta=1e-6).strings
     ('shuffle', 'noise')
     """
     domain = Strings(alphabet, max_length, trim=trim, nfc=nfc, case_fold=case_fold, other=other)
-    asked = _Asked("strings", values, lambda column: prepare_strings(column, domain), None, None)
+
+    def prepare(column: Any) -> Prepared:
+        return prepare_strings(column, domain, candidates=candidates)
+
+    asked = _Asked("strings", values, prepare, None, None)
     return cast("StringsEstimate", asked.answer(epsilon, delta, options))
 
 

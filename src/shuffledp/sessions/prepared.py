@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import DEFAULT_BINS, BinnedNumbers, Categories, DiscreteDomain, Interval, Numbered, Periods, Strings
+from shuffledp.domain import (
+    DEFAULT_BINS,
+    BinnedNumbers,
+    Categories,
+    DiscreteDomain,
+    Interval,
+    Numbered,
+    Periods,
+    Strings,
+)
 from shuffledp.errors import ParameterError
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, QuantileEstimate, check_quantile
 from shuffledp.planning import Count, FrequentStrings, Histogram, Quantiles, Question, Sum
 from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER
 from shuffledp.protocols.flow import RemoteValues, run_counted, run_round
+from shuffledp.protocols.strings.protocol import run_strings
 
 if TYPE_CHECKING:
     from shuffledp.engines.groups import GroupedColumn
@@ -122,13 +133,21 @@ def prepare_quantiles(
     return Prepared(question, counts, caveats_of(column, clip=clip), shares, neighbours_of(column))
 
 
-def prepare_strings(column: AnyColumn, domain: Strings) -> Prepared:
-    """The frequent strings of the users."""
+def prepare_strings(
+    column: AnyColumn,
+    domain: Strings,
+    *,
+    candidates: Collection[str] = (),
+    progress: Callable[[float], None] = lambda _: None,
+) -> Prepared:
+    """The frequent strings of the users; ``candidates`` is a public list of likely ones."""
     indices = column.strings(domain)
-    caveats = _caveats(column)
+    caveats = caveats_of(column)
     if domain.other:
         caveats = ("Strings outside the domain were counted as the empty string.", *caveats)
-    return Prepared(FrequentStrings(len(indices), domain), indices, caveats, neighbours=_neighbours(column))
+    question = FrequentStrings(len(indices), domain)
+    run = partial(run_strings, candidates=tuple(candidates), progress=progress)
+    return Prepared(question, indices, caveats, neighbours=neighbours_of(column), run=run)
 
 
 def check_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:

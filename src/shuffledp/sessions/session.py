@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, Unpack, cast
 from shuffledp.checks import check_confidence
 from shuffledp.domain import DEFAULT_BINS, DiscreteDomain
 from shuffledp.errors import BudgetError, DataError, OutputError, ParameterError
-from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, SumEstimate
+from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, StringsEstimate, SumEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
 from shuffledp.extras import check_extra
 from shuffledp.output import check_writable, write_whole
@@ -28,6 +28,7 @@ from shuffledp.sessions.asking import (
     ask_histogram,
     ask_mean,
     ask_quantiles,
+    ask_strings,
     ask_sum,
     ask_variance,
 )
@@ -374,6 +375,27 @@ class Session:
         """
         ask = ask_quantiles(lower=lower, upper=upper, quantiles=quantiles, bins=bins, clip=clip)
         return cast("QuantileEstimate", self._answer(values, ask, options))
+
+    def strings(
+        self,
+        values: Any,
+        *,
+        alphabet: str,
+        max_length: int,
+        trim: bool = False,
+        nfc: bool = False,
+        case_fold: bool = False,
+        other: bool = False,
+        **options: Unpack[SessionOptions],
+    ) -> StringsEstimate:
+        """Find privately the strings that many users hold, which nobody lists; see ``sdp.strings``.
+
+        Options are those of ``count``.
+        """
+        ask = ask_strings(
+            alphabet=alphabet, max_length=max_length, trim=trim, nfc=nfc, case_fold=case_fold, other=other
+        )
+        return cast("StringsEstimate", self._answer(values, ask, options))
 
     def variance(
         self,

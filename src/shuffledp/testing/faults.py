@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, QuantileEstimate, SumEstimate
+from shuffledp.estimate import (
+    CountEstimate,
+    Estimate,
+    HistogramEstimate,
+    QuantileEstimate,
+    StringsEstimate,
+    SumEstimate,
+)
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
 
@@ -43,10 +50,11 @@ def planted_faults(protocol: Protocol) -> dict[str, Protocol]:
     """
     faults = {
         "a probability off by five per cent": broken(protocol, randomize_all=_sometimes_another_value(protocol)),
-        "a sign error in the estimator": broken(protocol, estimate=_mirrored_estimate(protocol)),
         "a fast route without noise": broken(protocol, sample_tally=_with_less_noise(protocol)),
         "a tally with one too many": broken(protocol, tally=_one_too_many(protocol)),
     }
+    if protocol.exact_error:
+        faults["a sign error in the estimator"] = broken(protocol, estimate=_mirrored_estimate(protocol))
     if protocol.released_only:  # users send their values in clear; the release adds the noise
         faults["a release without noise"] = broken(
             protocol, release=lambda tally, **_: Tally(tally.counts, tally.users, released=True)
@@ -138,7 +146,7 @@ def _same_report_for_all(protocol: Protocol) -> Callable[..., Messages]:
 def _mirrored_estimate(protocol: Protocol) -> Callable[..., Estimate]:
     def estimate(tally: Tally, **options: Any) -> Estimate:
         correct = protocol.estimate(tally, **options)
-        if isinstance(correct, HistogramEstimate):
+        if isinstance(correct, HistogramEstimate | StringsEstimate):
             return replace(correct, counts=-correct.counts)
         if isinstance(correct, QuantileEstimate):
             return replace(correct, below=-correct.below)

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
-from shuffledp.estimate import CountEstimate, Estimate, HistogramEstimate, QuantileEstimate, SumEstimate
+from shuffledp.estimate import (
+    CountEstimate,
+    Estimate,
+    HistogramEstimate,
+    QuantileEstimate,
+    StringsEstimate,
+    SumEstimate,
+)
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.testing.distributions import Alphabet, Table
@@ -109,7 +116,7 @@ class Subject:
         """The numbers that are estimated from a released tally."""
         if counts not in self._estimates:
             estimate = self.protocol.estimate(Tally(np.array(counts), self.users, released=self.released_only))
-            self._estimates[counts] = numbers_of(estimate)
+            self._estimates[counts] = numbers_of(estimate, self.protocol)
         return self._estimates[counts]
 
     @cached_property
@@ -130,12 +137,18 @@ class Subject:
         return self.protocol.truth(np.array(data))
 
 
-def numbers_of(estimate: Estimate) -> NDArray[np.float64]:
+def numbers_of(estimate: Estimate, protocol: Protocol) -> NDArray[np.float64]:
     """The estimated numbers: all counts, the users below each edge, or the single value."""
+    if isinstance(estimate, StringsEstimate):
+        counts = np.zeros(len(protocol.inputs()))
+        counts[protocol.domain.encode_all(estimate.strings)] = estimate.counts
+        return counts
     if isinstance(estimate, HistogramEstimate):
         return estimate.counts
     if isinstance(estimate, QuantileEstimate):
         return estimate.below
     if isinstance(estimate, CountEstimate | SumEstimate):
         return np.array([estimate.value])
-    raise ParameterError(f"An estimate is a count, a histogram, a sum or quantiles, not {type(estimate).__name__}.")
+    raise ParameterError(
+        f"An estimate is a count, a histogram, a sum, quantiles or strings, not {type(estimate).__name__}."
+    )

@@ -9,7 +9,7 @@ import pytest
 
 from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.analyzer.estimating import NotReleasedError, estimate_round
-from shuffledp.domain import Bins, Interval
+from shuffledp.domain import Bins, Interval, Strings
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.registry import PROTOCOLS
 
@@ -24,7 +24,7 @@ USERS, MORE = 2000, 25
 
 
 def task_of(collection, name, **changes):
-    domains = {"sum": Interval(0.0, 1.0), "quantiles": Bins(0.0, 1.0, 16)}
+    domains = {"sum": Interval(0.0, 1.0), "quantiles": Bins(0.0, 1.0, 16), "strings": Strings("ab", 2)}
     question = name.split("/")[0]
     settings = {"domain": domains[question]} if question in domains else {}
     return collection.task(name, users=USERS, settings=settings | changes, publish=False)

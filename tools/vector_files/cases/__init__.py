@@ -11,8 +11,9 @@ from vector_files.cases.case import Case
 from vector_files.cases.counts import COUNTS
 from vector_files.cases.histograms import HISTOGRAMS
 from vector_files.cases.quantiles import QUANTILES
+from vector_files.cases.strings import STRINGS
 from vector_files.cases.sums import SUMS
 
 __all__ = ["CASES", "Case"]
 
-CASES = (*COUNTS, *HISTOGRAMS, *SUMS, *CALIBRATED, *QUANTILES)
+CASES = (*COUNTS, *HISTOGRAMS, *SUMS, *CALIBRATED, *QUANTILES, *STRINGS)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from shuffledp.collection.analyzer.estimating import Result
 from shuffledp.collection.analyzer.ledger import Entry
+from shuffledp.display import spreadsheet_safe
 from shuffledp.durable_files import write_durably
-from shuffledp.estimate import HistogramEstimate
+from shuffledp.estimate import HistogramEstimate, StringsEstimate
 from shuffledp.pages import render_page
 from shuffledp.pages.estimates import estimate_chart, estimate_table
 
@@ -150,7 +151,9 @@ def _column_parts(estimate: Any, confidence: float) -> Iterator[tuple[int, dict[
             yield start, estimate.part(start, start + _ROWS).columns(confidence)
         return
     columns = estimate.columns(confidence)
-    for start in range(0, len(next(iter(columns.values()))), _ROWS):
+    if isinstance(estimate, StringsEstimate):
+        columns["string"] = [spreadsheet_safe(text) for text in columns["string"]]
+    for start in range(0, max(1, len(next(iter(columns.values())))), _ROWS):
         yield start, {name: column[start : start + _ROWS] for name, column in columns.items()}
 
 

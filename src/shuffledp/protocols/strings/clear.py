@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,11 @@ from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.single_message import one_message_each
 from shuffledp.protocols.parts.thresholded import THRESHOLD_ESTIMATORS, ThresholdAnalysis
 from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf, check_estimator
-from shuffledp.protocols.strings.protocol import MAX_LISTED, StringsProtocol
+from shuffledp.protocols.strings.protocol import MAX_LISTED, Progress, StringsProtocol
 from shuffledp.randomness import SYSTEM, RandomSource
+
+if TYPE_CHECKING:
+    from shuffledp.protocols.strings.search_plan import SearchSettings
 
 _FOUND_WITH = 0.95
 _LIMB = 64
@@ -50,7 +54,7 @@ class StringTally(Tally):
             return NotImplemented
         return super().__eq__(other) is True and self.indices == other.indices
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def string_tally(counts: dict[int, int], users: int, secure: bool) -> StringTally:
@@ -162,7 +166,15 @@ class ClearStrings(StringsProtocol):
             raise ParameterError("This tally is not one of the strings of this domain.")
         self.histogram(max(1, len(tally.counts))).check_tally(_padded(tally))
 
-    def estimate(self, tally: Tally, *, estimator: str = "") -> StringsEstimate:
+    def find_strings(
+        self,
+        tally: Tally,
+        *,
+        estimator: str = "",
+        settings: SearchSettings | None = None,  # noqa: ARG002 - nothing is searched
+        candidates: Collection[str] = (),  # noqa: ARG002
+        progress: Progress = lambda _: None,  # noqa: ARG002
+    ) -> StringsEstimate:
         """The released strings, with their counts."""
         estimator = estimator or self.estimators[0]
         self.check_round(tally, estimator)
@@ -189,15 +201,21 @@ class ClearStrings(StringsProtocol):
             symbol="byte" if self.domain.symbols is None else "symbol",
         )
 
+    def expected_found_from(self, length: int) -> float | None:  # noqa: ARG002 - the same for all
+        """The least count that is rarely withheld."""
+        return float(self._analysis(self.users).largest_withheld(1 - _FOUND_WITH) + 1)
+
     def _analysis(self, users: int) -> ThresholdAnalysis:
         analysis = self.histogram(min(self.domain_size, users)).analysis(users)
         assert isinstance(analysis, ThresholdAnalysis)  # noqa: S101 - of the histograms of both protocols
         return analysis
 
-    def expected_error(self, *, estimator: str = "", confidence: float = 0.95) -> ExpectedError:
+    def expected_error(
+        self, *, estimator: str = "", confidence: float = 0.95, users: int | None = None
+    ) -> ExpectedError:
         """The error of a released count, and the largest of all: a string that is withheld counts as 0."""
         check_estimator(estimator or self.estimators[0], self.estimators)
-        analysis = self._analysis(self.users)
+        analysis = self._analysis(users or self.users)
         least = analysis.largest_withheld(1 - _FOUND_WITH) + 1.0
         found = float(analysis.error.variance(np.array([least]))[0])
         return replace(analysis.expected_error(confidence), rmse=found**0.5)

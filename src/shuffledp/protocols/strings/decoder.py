@@ -7,8 +7,8 @@ of this is post-processing and may change without any effect on privacy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.native import ACTIVE
+from shuffledp.protocols.strings.protocol import Progress
 from shuffledp.protocols.strings.search import search
 from shuffledp.protocols.strings.search_plan import Cells, SearchPlan, SearchSettings, plan_search
 from shuffledp.protocols.strings.tree import StringTree
@@ -24,7 +25,6 @@ Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Word = tuple[int, int]
 """The length and the scrambled word of a string."""
-Progress = Callable[[float], None]
 
 _QUICK_SHARE = 0.1  # of the evaluations, for the first pass
 _QUICK_PER_STRING = 2e4
@@ -40,7 +40,7 @@ _SMALL_MEAN = 64
 
 @dataclass(frozen=True, eq=False)
 class FoundString:
-    """An accepted string: its ``index`` in the domain, and what the cells that it does not share say about its count."""
+    """An accepted string: its ``index`` in the domain, and what its own cells say about its count."""
 
     index: int
     word: Word
@@ -83,7 +83,7 @@ class Decoder:
     counts: Counts
     """Per level and bucket."""
     users: int
-    settings: SearchSettings = SearchSettings()
+    settings: SearchSettings = field(default_factory=SearchSettings)
     progress: Progress = lambda _: None
     native: bool = ACTIVE
 
@@ -136,7 +136,8 @@ class Decoder:
     def _accepted(self, words: dict[Word, float]) -> _Accepted:
         """The accepted of these words; the second time without what the first ones sent in the background."""
         first = _Accepted.of(self, words, float(self.counts.sum()))
-        return _Accepted.of(self, words, float(self.counts.sum()) - sum(string.count for string in first.found))
+        sent = sum(string.count for string in first.found)
+        return _Accepted.of(self, words, float(self.counts.sum()) - sent)
 
     def _listed(self, last: _Pass, words: list[Word]) -> _Listed:
         """The listed words whose cells hold more than chance explains, given how many there are."""
@@ -235,6 +236,7 @@ class _Accepted:
         order = np.argsort(-_trimmed(np.sort(seen, axis=1)).sum(axis=1), kind="stable")
         judge = _Judge(tree, background, decoder.settings.false_strings)
         found: list[FoundString] = []
+        positions: list[int] = []
         for position in order.tolist():
             length, word = listed[position]
             estimate = judge.estimate(length, cells[position], seen[position], words[listed[position]])
@@ -245,7 +247,37 @@ class _Accepted:
                 continue
             judge.taken.update(cells[position].tolist())
             found.append(FoundString(index, (length, word), *estimate))
-        return cls(tuple(found), background)
+            positions.append(position)
+        return cls(_estimated_jointly(found, cells[positions], seen[positions], background), background)
+
+
+def _estimated_jointly(
+    found: list[FoundString], cells: Counts, seen: Counts, background: float
+) -> tuple[FoundString, ...]:
+    """The counts again, now that the other strings of each cell are known.
+
+    What less frequent strings sent to a cell is subtracted; a cell with a more frequent one is left out.
+    """
+    levels = cells.shape[1] if len(found) else 0
+    owners: dict[int, list[int]] = {}
+    for position, row in enumerate(cells.tolist()):
+        for cell in row:
+            owners.setdefault(cell, []).append(position)
+    counts = [string.count for string in found]
+    estimated = []
+    for position, string in enumerate(found):
+        values = []
+        for cell, value in zip(cells[position].tolist(), seen[position].tolist(), strict=True):
+            others = [counts[other] for other in owners[cell] if other != position]
+            if all(other <= string.count + levels * background for other in others):
+                values.append(value - sum(others) / levels)
+        own = np.array(values)
+        used = own[own <= 3 * np.median(own) + 12] if len(own) else own
+        if len(used) < min(_LEAST_CELLS, levels):
+            estimated.append(string)
+            continue
+        estimated.append(replace(string, count=max(0.0, levels * (float(used.mean()) - background)), cells=len(used)))
+    return tuple(estimated)
 
 
 class _Judge:
@@ -292,7 +324,7 @@ class _Judge:
         return min(1.0, self._false_strings / (2.0**bits * accepted))
 
     def _is_sibling(self, count: float, seen: Counts, free: NDArray[np.bool_]) -> bool:
-        """Whether the last cells hold far too few messages: then the string only shares a prefix with a frequent one."""
+        """Whether the last cells hold far too few messages: the string only shares a prefix with a frequent one."""
         from scipy.special import gammaincc
 
         for first in {self._tree.levels - self._tree.tail, self._tree.levels // 2}:
@@ -312,6 +344,7 @@ def _trimmed(values: Counts) -> Counts:
 
 def _symbols(counts: Counts) -> NDArray[Any]:
     """The symbol of each cell, in as few bytes as the mean allows; larger counts are as good as the largest symbol."""
-    kind = np.uint8 if counts.mean() < _SMALL_MEAN else np.uint16
-    symbols: NDArray[Any] = np.minimum(counts, np.iinfo(kind).max - 1).astype(kind) + kind(1)
-    return symbols
+    kind = "u1" if counts.mean() < _SMALL_MEAN else "u2"
+    symbols: NDArray[Any] = np.minimum(counts, (1 << 8 * int(kind[1])) - 2)
+    symbols += 1
+    return symbols.astype(kind)

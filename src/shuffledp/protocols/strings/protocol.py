@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,11 @@ from shuffledp.protocols.protocol import ExpectedError
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, RandomSource
 
+if TYPE_CHECKING:
+    from shuffledp.protocols.strings.search_plan import SearchSettings
+
+Progress = Callable[[float], None]
+"""Called with the share of the work that is done."""
 MAX_LISTED = 1 << 12
 """Domains of more strings are not enumerated."""
 
@@ -71,7 +76,9 @@ class StringsProtocol(IndexedProtocol):
         """Check indices of strings, which may be too large for 64 bits."""
         indices = np.asarray(values)
         if indices.ndim != 1 or indices.dtype.kind not in "iuO":
-            raise DomainError(f"Indices must be a flat array of integers, not {indices.dtype} in {indices.ndim} dimensions.")
+            raise DomainError(
+                f"Indices must be a flat array of integers, not {indices.dtype} in {indices.ndim} dimensions."
+            )
         if indices.dtype == object and not all(isinstance(index, (int, np.integer)) for index in indices):
             raise DomainError("Indices of strings must be integers.")
         if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < self.domain_size):
@@ -101,9 +108,26 @@ class StringsProtocol(IndexedProtocol):
     def sample_tally(self, data: NDArray[Any], *, source: RandomSource = SYSTEM) -> Tally:
         """A released tally with the distribution of a full round, from the summary of all values."""
 
-    @abstractmethod
     def estimate(self, tally: Tally, *, estimator: str = "") -> StringsEstimate:
         """The strings that were found, with their counts."""
+        return self.find_strings(tally, estimator=estimator)
+
+    @abstractmethod
+    def find_strings(
+        self,
+        tally: Tally,
+        *,
+        estimator: str = "",
+        settings: SearchSettings | None = None,
+        candidates: Collection[str] = (),
+        progress: Progress = lambda _: None,
+    ) -> StringsEstimate:
+        """The strings that were found, with their counts.
+
+        ``settings`` bound the time and memory of a search. ``candidates`` is a public list of likely strings, of which
+        fewer users suffice; strings outside the domain are ignored, and all others are still searched. ``progress`` is
+        called with the share of the work that is done. A protocol that needs no search ignores all three.
+        """
 
     def run(
         self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
@@ -111,6 +135,10 @@ class StringsProtocol(IndexedProtocol):
         """The whole flow in this process, from strings to the estimate."""
         tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
         return self.estimate(tally, estimator=estimator)
+
+    @abstractmethod
+    def expected_found_from(self, length: int) -> float | None:
+        """The least count with which a string of this length is found with probability 95 %; None if none is."""
 
     def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """How many users hold each string, of a small domain."""
@@ -122,3 +150,18 @@ class StringsProtocol(IndexedProtocol):
     def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:  # noqa: ARG002
         """The predicted error of the counts of found strings."""
         return self.expected_error()
+
+
+def run_strings(
+    protocol: StringsProtocol,
+    indices: NDArray[Any],
+    *,
+    candidates: Collection[str] = (),
+    progress: Progress = lambda _: None,
+    estimator: str,
+    route: str,
+    source: RandomSource,
+) -> StringsEstimate:
+    """The estimate of one round over users with these strings; the decoder may use a public list of candidates."""
+    tally = tally_round(protocol, indices, route=route, source=source)
+    return protocol.find_strings(tally, estimator=estimator, candidates=candidates, progress=progress)

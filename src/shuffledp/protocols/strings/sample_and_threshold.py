@@ -1,4 +1,4 @@
-"""Sample and threshold over all strings, Bharadwaj and Cormode (2022): a trusted counter samples and drops small counts.
+"""Sample and threshold over all strings, Bharadwaj and Cormode (2022): a trusted counter drops small counts.
 
 The counting party, the shuffler or the analyzer, sees every string. It needs no list of strings: one that nobody holds
 is never released.
@@ -24,7 +24,7 @@ _TYPICAL_STRINGS = 1 << 20  # for the choice of the sampling probability: hardly
 
 @dataclass(frozen=True)
 class SampleAndThresholdStrings(ClearStrings):
-    """Frequent strings by sampling and a threshold (Bharadwaj and Cormode 2022); the shuffler counts in clear.
+    """Strings by sampling and a threshold (Bharadwaj and Cormode 2022); the shuffler counts in clear.
 
     Options of ``calibrate``:
 

@@ -25,7 +25,7 @@ _FEWEST_KEPT = 1 << 12
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The words that a search has found: their ``scores``, the number of ``evaluated`` prefixes, and if all were kept."""
+    """The words that a search has found, their ``scores``, and the number of ``evaluated`` prefixes."""
 
     words: Limbs
     scores: Scores
@@ -37,7 +37,8 @@ class Search:
 def search(tree: StringTree, plan: SearchPlan, symbols: NDArray[Any], *, nodes: int, native: bool = ACTIVE) -> Search:
     """All words whose prefixes keep a score, with a final score of at least ``plan.accepted_from``.
 
-    ``symbols`` are those of each bucket, per level. At most ``nodes`` prefixes are kept on each level; if there are more, the best ones.
+    ``symbols`` are those of each bucket, per level. At most ``nodes`` prefixes are kept on each level; if there are
+    more, the best ones.
     """
     length, depths = plan.length, tree.depths(plan.length)
     limbs = tree.limbs(length)

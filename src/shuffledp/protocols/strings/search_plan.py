@@ -99,7 +99,7 @@ def with_holders(shares: Floats, mean: float) -> Floats:
 def _poisson(mean: float, width: int) -> Floats:
     counts = np.arange(width)
     logs = counts * math.log(mean) - mean - np.array([math.lgamma(count + 1.0) for count in counts]) if mean else None
-    masses = np.exp(logs) if logs is not None else (counts == 0).astype(np.float64)
+    masses: Floats = np.exp(logs) if logs is not None else (counts == 0).astype(np.float64)
     masses.flags.writeable = False
     return masses
 
@@ -129,7 +129,8 @@ class SearchPlan:
         cost = int(self.costs[level]) if level else 0
         gains = np.clip(self.gains - cost, LEAST_GAIN, LARGEST_GAIN).astype(np.int8)
         largest = int(np.iinfo(symbols.dtype).max)
-        return np.pad(gains, (0, max(0, largest + 1 - len(gains))), mode="edge")[symbols]
+        table: NDArray[np.int8] = np.pad(gains, (0, max(0, largest + 1 - len(gains))), mode="edge")[symbols]
+        return table
 
     def recall(self, count: float) -> float:
         """The predicted probability that a string that this many users hold is found."""
@@ -197,7 +198,8 @@ class _Draft:
         wrong = cells.capped(self._cap)
         self._gains = _gains(wrong, mean, cells.mean)
         bits = np.array(depths, dtype=np.float64)
-        self._steps = np.diff(np.rint(SCALE * math.log(2) * bits).astype(np.int64), prepend=0)
+        whole: NDArray[np.int64] = np.rint(SCALE * math.log(2) * bits).astype(np.int64)
+        self._steps: NDArray[np.int64] = whole - np.concatenate(([0], whole[:-1]))
         self._children = np.exp2(np.diff(bits, prepend=0.0))
         pooled = wrong.mean(axis=0)
         self._ceiling = next(
@@ -209,7 +211,7 @@ class _Draft:
 
     @cached_property
     def best(self) -> int | None:
-        """The credit with which a string of this count is most likely found, within the limits; None if there is none."""
+        """The credit with which a string of this count is most likely found within the limits; None if none is."""
         wrong, work = self._final(self._wrong, self._children)
         right, _ = self._final(self._right, np.ones(len(self._steps)))
         limit = max(self._settings.evaluations, 2.0 * float(self._children[0]))
@@ -273,7 +275,8 @@ def _moves(share: Floats, gains: NDArray[np.int64], cost: int, ceiling: int) -> 
     reached = np.arange(CEILING + 1)[:, None] + (gains - cost)[None, :]
     rows, symbols = np.nonzero(reached >= 0)
     flat = rows * (CEILING + 1) + np.minimum(reached[rows, symbols], ceiling)
-    return np.bincount(flat, weights=share[symbols], minlength=(CEILING + 1) ** 2).reshape(CEILING + 1, CEILING + 1)
+    moves: Floats = np.bincount(flat, weights=share[symbols], minlength=(CEILING + 1) ** 2).astype(np.float64)
+    return moves.reshape(CEILING + 1, CEILING + 1)
 
 
 def _gains(wrong: Floats, mean: float, background: float) -> NDArray[np.int64]:
@@ -297,12 +300,9 @@ def _final_scores(
     least = int(gains.min())
     ceilings = _ceilings(costs, ceiling)
     for level, (share, cost) in enumerate(zip(shares, costs.tolist(), strict=True)):
-        kernel = np.bincount(gains - least, weights=share)
-        if level == 0:
-            moved, offset = kernel, least - cost
-        else:
-            moved, offset = np.convolve(scores, kernel), least - cost
-        scores = _clipped(moved, offset, ceilings[level])
+        kernel: Floats = np.bincount(gains - least, weights=share).astype(np.float64)
+        moved = kernel if level == 0 else np.convolve(scores, kernel)
+        scores = _clipped(moved, least - cost, ceilings[level])
         if children is not None:
             count = children[level]
             work += count if level == 0 else before * count
@@ -312,7 +312,7 @@ def _final_scores(
 
 
 def _clipped(masses: Floats, offset: int, ceiling: int) -> Floats:
-    """The masses of the scores ``offset``, ``offset`` + 1, ..., without those below 0, with those above at the ceiling."""
+    """The masses of the scores from ``offset`` on, without those below 0, with those above the ceiling at it."""
     scores = np.zeros(CEILING + 1)
     if offset < 0:
         masses, offset = masses[-offset:], 0

@@ -22,7 +22,7 @@ from shuffledp.randomness import Dyadic
 
 @dataclass(frozen=True)
 class StabilityStrings(ClearStrings):
-    """Frequent strings with noise on those that occur and a threshold (Bun, Nissim and Stemmer 2016); central."""
+    """Strings with noise on those that occur, and a threshold (Bun, Nissim and Stemmer 2016); central."""
 
     name: ClassVar[str] = "stability"
 

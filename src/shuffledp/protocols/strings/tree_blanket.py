@@ -16,6 +16,7 @@ Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,13 +37,13 @@ from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.parts.blanket import blanket_offsets, blanket_report_pmf, most_buckets, too_few_users
 from shuffledp.protocols.parts.linear import IndependentTerms
 from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf, check_estimator
-from shuffledp.protocols.strings.protocol import StringsProtocol
+from shuffledp.protocols.strings.protocol import Progress, StringsProtocol
 from shuffledp.protocols.strings.tree import MAX_LEVELS, StringTree
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial, integers, uniform_counts
 
 if TYPE_CHECKING:
-    from shuffledp.protocols.strings.decoder import Decoded, Progress
+    from shuffledp.protocols.strings.decoder import Decoded
     from shuffledp.protocols.strings.search_plan import SearchPlan, SearchSettings
 
 Floats = NDArray[np.float64]
@@ -58,7 +59,7 @@ _USERS_AT_A_TIME = 1 << 20
 
 @dataclass(frozen=True)
 class TreeBlanketStrings(StringsProtocol):
-    """Frequent strings from the hashes of their prefixes among uniform messages (after Luo, Wang and Yi 2022); shuffled.
+    """Strings that are frequent, from hashed prefixes among uniform messages (after Luo, Wang and Yi 2022); shuffled.
 
     Options of ``calibrate``:
 
@@ -131,6 +132,11 @@ class TreeBlanketStrings(StringsProtocol):
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
         """Fewer messages, fewer buckets, more noise."""
         return ({"most_messages": 2}, {"most_messages": 4})
+
+    @classmethod
+    def options_of_a_round(cls) -> dict[str, Any]:
+        """Other hash functions in every round, so that no string is always unlucky; documents keep 53 bits exactly."""
+        return {"seed": secrets.randbits(53)}
 
     @cached_property
     def tree(self) -> StringTree:
@@ -234,10 +240,6 @@ class TreeBlanketStrings(StringsProtocol):
                 messages=sent,
             )
 
-    def estimate(self, tally: Tally, *, estimator: str = "") -> StringsEstimate:
-        """The strings that were found, with their counts, with the usual settings of the decoder."""
-        return self.find_strings(tally, estimator=estimator)
-
     def find_strings(
         self,
         tally: Tally,
@@ -247,12 +249,7 @@ class TreeBlanketStrings(StringsProtocol):
         candidates: Collection[str] = (),
         progress: Progress = lambda _: None,
     ) -> StringsEstimate:
-        """The strings that were found, with their counts.
-
-        ``settings`` bound the time and memory of the search. ``candidates`` is a public list of likely strings, of
-        which fewer users suffice; strings outside the domain are ignored, and all others are still searched.
-        ``progress`` is called with the share of the work that is done.
-        """
+        """The strings that the decoder finds, with their counts."""
         from shuffledp.protocols.strings.decoder import Decoder
         from shuffledp.protocols.strings.search_plan import SearchSettings
 
@@ -283,19 +280,26 @@ class TreeBlanketStrings(StringsProtocol):
             symbol="byte" if self.domain.symbols is None else "symbol",
         )
 
-    def expected_error(self, *, estimator: str = "", confidence: float = 0.95) -> ExpectedError:
+    def expected_error(
+        self, *, estimator: str = "", confidence: float = 0.95, users: int | None = None
+    ) -> ExpectedError:
         """The error of the counts of found strings: of a typical one, and of all that can be found."""
         check_estimator(estimator or self.estimators[0], self.estimators)
         check_confidence(confidence)
-        noise = self._noise(self.users)
+        noise = self._noise(users or self.users)
         error = IndependentTerms(noise, 0.0, 1.0)
-        most_found = max(1.0, self.users / max(1.0, math.sqrt(noise)))
+        most_found = max(1.0, (users or self.users) / max(1.0, math.sqrt(noise)))
         radius = error.radius((1 - confidence) / most_found, 0.0)
         return ExpectedError(math.sqrt(noise), radius, confidence)
 
     def _noise(self, users: int) -> float:
         """The expected number of messages of others in the cells of a string."""
         return users * (1 + self.blanket.mean) / self.buckets
+
+    def expected_found_from(self, length: int) -> float | None:
+        """That of the usual plan, if no string is very frequent."""
+        plan = self.search_plan(length)
+        return None if plan is None else plan.count
 
     def search_plan(self, length: int, *, settings: SearchSettings | None = None) -> SearchPlan | None:
         """The expected plan of the search for strings of this length, if no string is very frequent."""

@@ -71,7 +71,8 @@ class Pair:
     @property
     def values(self) -> tuple[Any, Any]:
         """The replaced user's two values."""
-        return self.first[self.target].item(), self.second[self.target].item()
+        first, second = self.first[self.target], self.second[self.target]
+        return (first, second) if self.first.dtype == object else (first.item(), second.item())
 
 
 def neighbouring_pairs(protocol: Protocol, data: tuple[Sequence[Any], Sequence[Any]] | None) -> list[Pair]:
