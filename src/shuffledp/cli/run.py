@@ -324,6 +324,8 @@ def run_strings(
     domain = Strings(alphabet, max_length, trim=trim, nfc=nfc, case_fold=case_fold, other=other)
     if options.group_by is not None:
         raise ParameterError("Strings cannot be asked for by group: leave --group-by out.")
+    if options.engine is not Engine.local:
+        raise ParameterError("Strings are found in this process: leave --engine out.")
     _check_options("strings", options)
     likely = _lines(candidates, "candidates")
     blocked = set(_lines(hide, "hidden strings"))

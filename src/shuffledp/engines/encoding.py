@@ -212,9 +212,10 @@ class StringEncoder(Encoder):
         super().__init__(**rules)
         self._domain = domain
 
-    def _encode(self, values: Any) -> Encoded:
+    def _encode(self, values: Any, counts: NDArray[np.int64] | None) -> Encoded:
         positions, strings = distinct_strings(values, self._markers, exact=True)
-        rows = np.bincount(positions, minlength=len(strings))
+        rows = np.zeros(len(strings), dtype=np.int64)
+        np.add.at(rows, positions, 1 if counts is None else counts)
         indices: list[int] = []
         for value, count in zip(strings, rows.tolist(), strict=True):
             index = self._domain.find(value)

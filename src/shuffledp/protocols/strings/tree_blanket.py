@@ -228,6 +228,10 @@ class TreeBlanketStrings(StringsProtocol):
         flat += uniform_counts(added, len(flat), source)
         return Tally(flat, users, source.secure)
 
+    def moved_by_report(self, messages: int) -> float:
+        """All messages of a report in cells of one string."""
+        return float(messages)
+
     def check_tally(self, tally: Tally) -> None:
         """Check the tally: every user adds ``whole`` messages or one more."""
         sent, cells = int(tally.counts.sum()), self.levels * self.buckets
