@@ -25,6 +25,7 @@ from shuffledp.protocols.histogram.correlated_noise import CorrelatedNoiseHistog
 
 GALLERY = ROOT / "docs" / "images" / "gallery"
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 780}
+TALL = {"width": 1280, "height": 1500}
 MODES = {"Walk": 118, "Bicycle": 236, "Bus or tram": 279, "Car": 366}
 USERS = sum(MODES.values()) + 1
 
@@ -77,7 +78,7 @@ def _take_planner(browser: Any, port: int) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as planner:
         if planner.stdout is not None:
             planner.stdout.readline()  # it listens
-        page = _open(browser, f"http://127.0.0.1:{port}/", WIDE, "light", wait="load")
+        page = _open(browser, f"http://127.0.0.1:{port}/", TALL, "light", wait="load")
         page.wait_for_function("() => document.querySelectorAll('table tr').length > 6", timeout=120_000)
         page.wait_for_timeout(15_000)  # all protocols are calibrated
         _take(page, "planner")

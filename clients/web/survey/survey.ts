@@ -41,6 +41,11 @@ function remember(key: string, value: string | null): void {
   }
 }
 
+/** The person at a kiosk, whose report has a storage of its own. */
+function person(): string {
+  return `kiosk ${settings.task} ${remembered(PERSON_KEY) ?? "0"}`;
+}
+
 /** Show a state: its title, announced to screen readers, and its content. Focus moves only if it was in the page. */
 function show(state: string, title: string, ...content: Node[]): void {
   const focused = document.activeElement, keep = focused !== null && page.contains(focused);
@@ -78,8 +83,7 @@ async function start(): Promise<void> {
   if (missing) return showFailure(new Failure(missing));
   try {
     link = new WorkerLink("survey-worker.js");
-    const person = settings.kiosk ? `kiosk ${remembered(PERSON_KEY) ?? "0"}` : "";
-    const checked = await link.call("check", { settings, person });
+    const checked = await link.call("check", { settings, person: settings.kiosk ? person() : "" });
     facts = checked.facts;
     void navigator.storage?.persist?.().catch(() => {}); // a wish, which a worker cannot express
     await proceed(checked.state, checked.note);
@@ -128,7 +132,8 @@ async function answer(value: Value): Promise<void> {
   } catch (error) {
     // another tab may have answered meanwhile: what it stored is what counts
     const { state, note } = await link.call("state", {}).catch(() => ({ state: "none" as const, note: "" }));
-    return state === "none" ? showFailure(error) : proceed(state, note);
+    if (state !== "none") return proceed(state, note);
+    return error instanceof Failure && error.reason === "not-open" ? ask() : showFailure(error);
   }
   return deliver();
 }
@@ -214,6 +219,7 @@ function showEnd(state: string, title: string, ...sentences: string[]): void {
   if (settings.kiosk) {
     const next = element("button", { type: "button" }, wording.text("kiosk_next"));
     next.onclick = () => {
+      indexedDB.deleteDatabase(`shuffledp ${person()}`);
       remember(PERSON_KEY, String(Number(remembered(PERSON_KEY) ?? "0") + 1));
       location.reload();
     };
@@ -250,10 +256,11 @@ function showFailure(error: unknown): void {
   const reason = error instanceof Failure ? error.reason : "fault";
   const unsupported = { "no-secure-context": "unsupported_context", "no-x25519": "unsupported_old", "no-storage": "unsupported_storage" }[reason];
   if (unsupported) return show("unsupported", wording.text("unsupported_title"), paragraph(wording.text(unsupported)));
-  if (reason === "fault" || reason === "unloaded") {
+  if (reason === "fault" || reason === "unloaded" || facts) {
     const again = element("button", { type: "button" }, wording.text("reload"));
     again.onclick = () => location.reload();
-    return show("broken", wording.text("broken_title"), paragraph(wording.text("broken")), again);
+    const text = facts ? "fault" : "broken"; // once there was a question, something may have been sent
+    return show("broken", wording.text(`${text}_title`), paragraph(wording.text(text)), again);
   }
   show(
     "untrusted",
