@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from shuffledp.cli.options import integer
-from shuffledp.cli.screen import say
+from shuffledp.cli.options import JsonOption, integer
+from shuffledp.cli.screen import print_json, say
 from shuffledp.errors import ParameterError
 from shuffledp.extras import check_extra
 
@@ -18,6 +18,7 @@ def app(
         int, typer.Option("--port", parser=integer, metavar="N", help="Port on 127.0.0.1; 0 for any free one.")
     ] = 8350,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the default browser.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Plan in the browser: sliders, ranked protocols as they are calibrated, a preview of a release, costs.
 
@@ -31,7 +32,10 @@ def app(
     from shuffledp.app.server import serve_planner
 
     def started(url: str) -> None:
-        say(f"The planner is at {url} until Ctrl-C.")
+        if as_json:
+            print_json({"url": url})
+        else:
+            say(f"The planner is at {url} until Ctrl-C.")
         if open_browser:
             webbrowser.open(url)
 
