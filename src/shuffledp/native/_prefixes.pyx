@@ -57,17 +57,34 @@ def extend(
                 if bits:
                     shifted[limb] |= parents[parent, limb - 1] >> (64 - bits)
             parent_score = scores[parent]
-            for child in range(children):
-                low = shifted[0] | child
-                h = mixed((key + GOLDEN) ^ low)
-                for limb in range(1, limbs):
-                    h = mixed((h + GOLDEN) ^ shifted[limb])
-                score = parent_score + gains[((h >> 32) * buckets) >> 32]
-                if score >= 0:
+            if limbs == 1:  # no branch in the loop: every child is written, and overwritten unless it is kept
+                for child in range(children):
+                    low = shifted[0] | child
+                    h = mixed((key + GOLDEN) ^ low)
+                    score = parent_score + gains[((h >> 32) * buckets) >> 32]
+                    kept[written, 0] = low
+                    kept_scores[written] = <int16_t>(score if score < ceiling else ceiling)
+                    written += score >= 0
+            elif limbs == 2:
+                for child in range(children):
+                    low = shifted[0] | child
+                    h = mixed((mixed((key + GOLDEN) ^ low) + GOLDEN) ^ shifted[1])
+                    score = parent_score + gains[((h >> 32) * buckets) >> 32]
+                    kept[written, 0] = low
+                    kept[written, 1] = shifted[1]
+                    kept_scores[written] = <int16_t>(score if score < ceiling else ceiling)
+                    written += score >= 0
+            else:
+                for child in range(children):
+                    low = shifted[0] | child
+                    h = mixed((key + GOLDEN) ^ low)
+                    for limb in range(1, limbs):
+                        h = mixed((h + GOLDEN) ^ shifted[limb])
+                    score = parent_score + gains[((h >> 32) * buckets) >> 32]
                     kept[written, 0] = low
                     for limb in range(1, limbs):
                         kept[written, limb] = shifted[limb]
                     kept_scores[written] = <int16_t>(score if score < ceiling else ceiling)
-                    written += 1
+                    written += score >= 0
             parent += 1
     return parent - start, written
