@@ -94,7 +94,7 @@ def mix(
             found = find_plain_records(spark, names, record_size, contents or "plain records", users or 0)
         run = secrets.token_hex(16)
         write_committed(_mixed(found, _label_count(found, labels), run), target)
-        written = find_records(spark, [target])
+        written = find_records(spark, [target], own=True)
     if (written.records, written.runs) != (found.records, 1):
         raise EngineError(
             f"{target} must not be used: it has {written.records:,} records of {written.runs:,} runs, and there were "

@@ -97,7 +97,7 @@ def randomize(
         observed = rows.get["rows"], messages.get["users"] or 0, messages.get["records"]
         if observed[1] == 0:
             raise DataError("The column holds no rows, so there are no users.")
-        found = find_records(spark, [target])
+        found = find_records(spark, [target], own=True)
     complete = observed[1] <= observed[0] if drop_missing else observed[1] == observed[0]
     if not complete or (found.users, found.records, found.runs) != (*observed[1:], 1):
         raise EngineError(

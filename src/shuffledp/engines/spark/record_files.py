@@ -135,9 +135,10 @@ def write_committed(frame: Frame, out: str) -> None:
     frame.write.mode("append").options(**_ATOMIC).parquet(out)
 
 
-def find_records(spark: Session, paths: Sequence[str]) -> Found:
+def find_records(spark: Session, paths: Sequence[str], *, own: bool = False) -> Found:
     """Check the rows of committed directories against each other, without reading records.
 
+    ``own`` says that this call has written the directory: it has no copies if its numbers are right.
     Refused are directories that no job has completed, rows that occur twice, and records of several protocols or tasks.
     """
     frame = spark.read.schema(SCHEMA).parquet(*paths)
@@ -160,19 +161,23 @@ def find_records(spark: Session, paths: Sequence[str]) -> Found:
     for group in groups:
         if group["contents"] is None or group["stage"] not in (RANDOMIZED, MIXED) or group["record_size"] < 1:
             raise DataError(f"{group['directory']} was not written by sdp.spark.randomize or sdp.spark.mix.")
-    for found in sorted({group["directory"] for group in groups}):
-        if not _exists(spark, f"{found}/_SUCCESS"):
+    for directory_name in sorted({group["directory"] for group in groups}):
+        if not _exists(spark, f"{directory_name}/_SUCCESS"):
             raise DataError(
-                f"{found} is incomplete: it has no file _SUCCESS, so the job that wrote it has not finished, or it was "
-                "not copied completely. Run the job again into a new directory, or copy all of it."
+                f"{directory_name} is incomplete: it has no file _SUCCESS, so the job that wrote it has not finished, "
+                "or it was not copied completely. Run the job again into a new directory, or copy all of it."
             )
-    repeated = frame.groupBy("batch").count().where("count > 1").limit(1).collect()
-    if repeated:
+    found = _consistent(frame, groups, shown)
+    if found.stage == RANDOMIZED and not own and _has_copies(frame):  # copies of mixed rows contradict their total
         raise DataError(
             f"The same records occur twice in {shown}: a directory was given twice, or its files were copied. Every "
             "report must be counted once."
         )
-    return _consistent(frame, groups, shown)
+    return found
+
+
+def _has_copies(frame: Frame) -> bool:
+    return bool(frame.groupBy("batch").count().where("count > 1").limit(1).collect())
 
 
 def _consistent(frame: Frame, groups: Sequence[Any], shown: str) -> Found:
