@@ -65,7 +65,7 @@ ANSWERABLE: dict[str, tuple[str, ...]] = {
     "quantiles": ("correlated-noise", "uniform-blanket"),
     "sum": ("cheu", "duchi", "local-laplace", "piecewise", "privacy-blanket", "split-and-mix"),
 }
-"""The protocols that the client in the page has, by question."""
+"""The protocols that the client in the page has, by question: facts about the client, checked against it by a test."""
 _CHANGING = ("result.json", "integrity.txt")
 """Served files that the integrity file does not list."""
 _TRUSTED_TYPES = ("survey",)
@@ -111,10 +111,11 @@ class Survey:
             if name == "server" or getattr(self, name):
                 _check_url(name, getattr(self, name))
         protocol = self.task.protocol
-        if protocol.name not in ANSWERABLE.get(protocol.question, ()):
+        answerable = ANSWERABLE.get(protocol.question, ())
+        if not {protocol.name}.intersection(answerable):
             raise PolicyError(
-                f"A survey page cannot answer {protocol.question}/{protocol.name}; choose one of "
-                f"{', '.join(ANSWERABLE.get(protocol.question, ('another question',)))}."
+                f"A survey page cannot answer {protocol.question}/{protocol.name}; choose "
+                f"{'one of ' + ', '.join(answerable) if answerable else 'another question'}."
             )
         if protocol.fragile:
             raise PolicyError(

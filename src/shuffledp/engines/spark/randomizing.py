@@ -120,7 +120,7 @@ def _encoder(
     """The encoder of the column into the indices or positions of the protocol."""
     reader = Column(MemoryTable({}), column, drop_missing=drop_missing, missing=missing)
     chosen = protocol.domain if domain is None else domain
-    if isinstance(chosen, Bit) or protocol.question == "count":
+    if isinstance(chosen, Bit) or isinstance(protocol.domain, Bit):
         return reader.bit_encoder(equals)
     if isinstance(chosen, Interval):
         return reader.number_encoder(chosen, clip=clip)
