@@ -79,9 +79,10 @@ def _take_planner(browser: Any, port: int) -> None:
         if planner.stdout is not None:
             planner.stdout.readline()  # it listens
         page = _open(browser, f"http://127.0.0.1:{port}/", TALL, "light", wait="load")
-        page.wait_for_function("() => document.querySelectorAll('table tr').length > 6", timeout=120_000)
-        page.wait_for_timeout(15_000)  # all protocols are calibrated
+        page.get_by_text("Preview: one release").wait_for(timeout=300_000)  # the last part that arrives
+        page.wait_for_load_state("networkidle")
         _take(page, "planner")
+        page.close()
         planner.terminate()
 
 
