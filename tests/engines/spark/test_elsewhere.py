@@ -143,22 +143,7 @@ for name, value in SETTINGS.items():
 spark = builder.getOrCreate()
 """
 
-SPECULATION = """
-from shuffledp.engines.spark import partial
-from shuffledp.engines.spark.workers import RandomizeRows
-
-def slow_at_first(work):
-    def run(batches):
-        import pathlib, time
-        from pyspark import TaskContext
-        rows = list(work(batches))
-        task = TaskContext.get()
-        pathlib.Path(LOG, f"{task.partitionId()}-{task.attemptNumber()}").touch()
-        if task.partitionId() == 0 and task.attemptNumber() == 0:
-            time.sleep(30)
-        yield from rows
-    return run
-
+DRAWING = """
 def draw(batches):
     import pyarrow as pa
     from shuffledp.randomness import SYSTEM, draw_bytes
@@ -167,8 +152,6 @@ def draw(batches):
 
 drawn = spark.range(40).repartition(10).mapInArrow(draw, "b binary").collect()
 found["different bytes"] = len({bytes(row.b) for row in drawn})
-partial.RandomizeRows = lambda *arguments: slow_at_first(RandomizeRows(*arguments))
-found["speculative"] = sdp.histogram(table["v"], categories=["0", "1"], route="messages", **target).users
 print(json.dumps(found))
 spark.stop()
 """
@@ -184,29 +167,20 @@ if __name__ == "__main__":
 """
 
 
-def test_a_cluster_with_speculative_copies(spark, tmp_path):
-    """Two executors; the workers are forked from a daemon that has drawn bytes; one task is slow at first."""
+def test_a_cluster_of_processes(spark, tmp_path):
+    """Two executors, whose workers are forked from a daemon that has drawn bytes."""
     (tmp_path / "drawing_daemon.py").write_text(DAEMON)
-    log = tmp_path / "attempts"
-    log.mkdir()
     settings = {
         "spark.ui.enabled": "false",
         "spark.log.level": "OFF",
         "spark.sql.shuffle.partitions": "2",
         "spark.executor.memory": "1g",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "200ms",
-        "spark.speculation.quantile": "0.5",
-        "spark.speculation.multiplier": "1.5",
-        "spark.speculation.minTaskRuntime": "1s",
         "spark.python.daemon.module": "drawing_daemon",
         "spark.executorEnv.PYTHONPATH": str(tmp_path),
     }
-    code = f"SETTINGS = {settings!r}\nLOG = {str(log)!r}\n" + CLUSTER + QUESTIONS + SPECULATION
+    code = f"SETTINGS = {settings!r}\n" + CLUSTER + QUESTIONS + DRAWING
     found = in_new_process(code, tmp_path, PYTHONPATH=str(tmp_path))
-    assert found == EXPECTED | {"different bytes": 10, "speculative": 4_000}
-    attempts = {path.name for path in log.iterdir()}
-    assert {"0-0", "0-1"} <= attempts, "the slow task was not copied, so nothing was tested"
+    assert found == EXPECTED | {"different bytes": 10}
 
 
 def test_the_page(spark, tmp_path, monkeypatch):

@@ -70,7 +70,7 @@ def explained_failures() -> Iterator[None]:
     """Turn failures of Spark inside this block into one line of a DataError or an EngineError."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         raise _explained(error) from None
 
 

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from shuffledp.domain import Categories
-from shuffledp.engines.spark.columns import canonical, column, is_float, kind_of, number_of, text, without_markers
+from shuffledp.engines.spark.columns import (
+    canonical,
+    column,
+    is_float,
+    is_integer,
+    kind_of,
+    number_of,
+    text,
+    without_markers,
+)
 from shuffledp.engines.spark.session import Frame
 from shuffledp.engines.spark.workers import CODE
 from shuffledp.engines.users import UserIds
@@ -41,6 +50,8 @@ def draw_salt(source: RandomSource) -> str:
 def user_of(frame: Frame, users: UserIds, missing: Categories | None) -> Any:
     """The id of each row's user, in one spelling; null if it is missing."""
     kind = kind_of(frame, users.column, f"The column of user ids ({users.column})")
+    if is_integer(kind) and missing is None:
+        return column(frame, users.column)  # integers are cheaper to group than strings
     return without_markers(canonical(column(frame, users.column), kind), missing)
 
 
@@ -85,7 +96,8 @@ class Race:
         takes_part = sf.lit(True)
         for name in optional:
             takes_part &= sf.col(name).isNotNull()
-        counted = frame.groupBy(USER, CODE, *optional).agg(sf.count(sf.lit(1)).alias(ROWS))
+        # all rows of a user meet in one partition, so none of the aggregations below shuffles again
+        counted = frame.repartition(USER).groupBy(USER, CODE, *optional).agg(sf.count(sf.lit(1)).alias(ROWS))
         counted = counted.withColumn(EXCLUDED, sf.when(takes_part, sf.lit(0)).otherwise(sf.col(ROWS)))
         counted = counted.withColumn("eligible", sf.when(takes_part, sf.col(ROWS)))
         if self.users.pick == "value":
@@ -113,20 +125,22 @@ class Race:
         return self._of_user(best, [CODE, GROUP], self._key("outer", [first], weight))
 
     def _of_user(self, counted: Frame, winner: Sequence[str], key: Any) -> Frame:
-        chosen = counted.groupBy(USER).agg(
-            sf.max_by(sf.struct(*winner), key).alias("winner"),
-            sf.sum(ROWS).alias(ROWS),
-            sf.sum(EXCLUDED).alias(EXCLUDED),
+        # the winner is one number if possible: Spark sorts to find the largest key of anything else
+        chosen = sf.col(CODE) if winner == [CODE] else sf.struct(*winner)
+        best = counted.groupBy(USER).agg(
+            sf.max_by(chosen, key).alias("winner"), sf.sum(ROWS).alias(ROWS), sf.sum(EXCLUDED).alias(EXCLUDED)
         )
-        suspicious = sf.when(sf.lower(USER).isin(sorted(MISSING_MARKERS)), sf.col(USER))
+        user = sf.col(USER).cast("string")
+        suspicious = sf.when(sf.lower(user).isin(sorted(MISSING_MARKERS)), user)
         mark = sf.when(sf.col(USER).isNull(), sf.lit(NO_USER)).otherwise(suspicious)
-        return chosen.select("winner.*", ROWS, EXCLUDED, mark.alias(MARK))
+        found = [sf.col("winner").alias(CODE)] if winner == [CODE] else [sf.col("winner.*")]
+        return best.select(*found, ROWS, EXCLUDED, mark.alias(MARK))
 
     def _key(self, purpose: str, columns: Sequence[str], weight: Any) -> Any:
         """The key of the race; null if the weight is."""
-        strings = [sf.coalesce(sf.col(name).cast("string"), sf.lit("")) for name in columns]
-        lengths = [sf.length(string).cast("string") for string in (sf.coalesce(USER, sf.lit("")), *strings[:-1])]
-        content = sf.concat_ws(":", sf.lit(f"{self.salt}{purpose}"), *lengths, sf.col(USER), *strings)
+        strings = [sf.coalesce(sf.col(name).cast("string"), sf.lit("")) for name in (USER, *columns)]
+        lengths = [sf.length(string).cast("string") for string in strings[:-1]]
+        content = sf.concat_ws(":", sf.lit(f"{self.salt}{purpose}"), *lengths, *strings)
         digits = sf.substring(sf.sha2(content, 256), 1, _HEX_DIGITS)
         uniform = (sf.conv(digits, 16, 10).cast("double") + sf.lit(0.5)) / sf.lit(2.0**52)
         return sf.ln(uniform) / weight
