@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -171,9 +172,25 @@ def _unpacked() -> Chromium:
         shutil.rmtree(BROWSER / "node_modules")
         stamp.write_text(wanted)
     libraries = [str(path) for path in (BROWSER / "al2023" / "lib", BROWSER / "swiftshader", BROWSER / "al2023")]
-    fonts = next((path.parent for path in (BROWSER / "fonts").rglob("fonts.conf")), BROWSER / "fonts")
-    environment = {"LD_LIBRARY_PATH": os.pathsep.join(libraries), "FONTCONFIG_PATH": str(fonts), "HOME": str(BROWSER)}
+    environment = {
+        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+        "FONTCONFIG_FILE": str(_font_settings()),
+        "HOME": str(BROWSER),
+    }
     return Chromium(BROWSER / "chromium", environment)
+
+
+def _font_settings() -> Path:
+    """Settings of fontconfig for the unpacked fonts: those of the package name other directories, and text is empty."""
+    settings = BROWSER / "fonts.conf"
+    if not settings.exists():
+        settings.write_text(
+            '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>'
+            f"<dir>{escape(str(BROWSER / 'fonts'))}</dir><cachedir>{escape(str(BROWSER / 'font-cache'))}</cachedir>"
+            "</fontconfig>\n",
+            encoding="utf-8",
+        )
+    return settings
 
 
 def main() -> None:
