@@ -18,6 +18,7 @@ _MAX_PERCENT_DECIMALS = 6
 _LARGEST_WRITTEN_OUT = 1e15
 _MAX_DIGITS = 17  # of a floating-point number
 _MOST_MARKS = 3  # combining marks of one character
+_BEFORE_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 _PRINTABLE = (
     {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}  # a picture of each, such as ␛
@@ -34,8 +35,8 @@ def printable(text: str) -> str:
 def visible(text: str, length: int = 80) -> str:
     r"""A string that users sent, for people: what is invisible, or changes the direction of text, is escaped.
 
-    >>> print(visible("a\u202eb"), visible(""))
-    a\u202eb (empty)
+    >>> print(visible("a\u202eb\x1b"), visible(""))
+    a\u202eb\x1b (empty)
     """
     if not text:
         return "(empty)"
@@ -44,7 +45,7 @@ def visible(text: str, length: int = 80) -> str:
         category = unicodedata.category(character)
         marks = marks + 1 if category[0] == "M" else 0
         hidden = category[0] == "C" or (category[0] == "Z" and character != " ") or marks > _MOST_MARKS
-        escaped = character.encode("ascii", "backslashreplace").decode() if hidden else character
+        escaped = character.encode("unicode_escape").decode() if hidden else character
         characters.append("\\\\" if character == "\\" else escaped)
     return shortened("".join(characters), length)
 
@@ -52,10 +53,12 @@ def visible(text: str, length: int = 80) -> str:
 def spreadsheet_safe(text: str) -> str:
     """A string that users sent, for a CSV file: an apostrophe before what a spreadsheet would take for a formula.
 
-    >>> spreadsheet_safe("=1+2")
-    "'=1+2"
+    Strings that begin with an apostrophe get another one: the first one of a cell is never part of the string.
+
+    >>> spreadsheet_safe("=1+1"), spreadsheet_safe("a=b")
+    ("'=1+1", 'a=b')
     """
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    return f"'{text}" if text.startswith(_BEFORE_FORMULAS) else text
 
 
 def shortened(text: str, length: int) -> str:

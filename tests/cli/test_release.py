@@ -259,6 +259,46 @@ def test_quantiles_of_a_real_analyzer(shuffledp, tmp_path):
     assert page.count("<circle") == 5
 
 
+def test_strings_of_a_real_analyzer(shuffledp, tmp_path):
+    """Strings of 300 devices through both servers; one of them is on the block list."""
+    folder = tmp_path / "rehearsal"
+    folder.mkdir()
+    rehearsal = Rehearsal.prepare(
+        folder,
+        kind=sdp.find("strings", "tree-blanket"),
+        settings={"users": 300, "domain": sdp.Strings("a-c", 3, case_fold=True, other=True), "most_messages": 4},
+        epsilon=4.0,
+        delta=1e-4,
+        name="Words",
+    )
+    (tmp_path / "hidden.txt").write_text("BA\n")
+    with (folder / "servers.toml").open("a") as settings:  # the last table is that of the analyzer
+        settings.write(f'hidden_strings = "{tmp_path / "hidden.txt"}"\n')
+    words = ["abc"] * 60 + ["ABC"] * 60 + ["ba"] * 90 + ["too long"] * 90
+    (tmp_path / "data.csv").write_text("word\n" + "".join(f"{word}\n" for word in words))
+    (tmp_path / "task.json").write_bytes(rehearsal.task.to_bytes())
+    given = ("--task", "task.json", "--author", folder / "author.pub", "--server")
+    with rehearsal.servers():
+        options = ("--csv", "data.csv", "--column", "word", "--max-epsilon", 4, "--max-delta", 1e-4)
+        sent = shuffledp("report", *given, rehearsal.shuffler_url, *options)
+        assert sent.status == 0, sent.err
+        address = f"http://127.0.0.1:{rehearsal.analyzer_port}"
+        done = shuffledp("release", *given, address, "--wait", "120s", "--out", "release.json")
+        page = rehearsal.published("/page").decode()
+        table = rehearsal.published(".csv").decode().splitlines()
+    assert done.status == 0, done.err
+    assert "2 strings of 300 users were found, and 1 hidden." in " ".join(done.out.split())
+    assert "(empty)" in done.out
+    document = json.loads((tmp_path / "release.json").read_bytes())
+    assert (document["strings"], document["hidden"]) == (["abc", ""], 1)
+    assert all(
+        abs(count - truth) <= 10 * error
+        for count, truth, error in zip(document["counts"], (120, 90), document["standard_errors"], strict=True)
+    )
+    assert len(table) == 3
+    assert "1 string is hidden by a block list." in page
+
+
 def test_of_a_real_analyzer(shuffledp, tmp_path):
     folder = tmp_path / "rehearsal"
     folder.mkdir()

@@ -9,6 +9,7 @@ from shuffledp.cli.times import moment
 from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.task.task import SignedTask
 from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
+from shuffledp.domain import Strings
 from shuffledp.errors import ParameterError
 
 
@@ -150,9 +151,28 @@ def test_quantiles(shuffledp, parties, tmp_path):
     assert shuffledp(*VERIFY).status == 0
 
 
+def test_strings(shuffledp, parties, tmp_path):
+    made = create(shuffledp, "strings", "--alphabet", r"a-c\-", "--max-length", 4, "--case-fold", "--trim", "--other")
+    assert made.status == 0, made.err
+    described = r"strings in strings of at most 4 symbols of 'a-c\\-', trimmed and case-folded; others count as"
+    assert described in " ".join(made.out.split())
+    task = SignedTask.load(tmp_path / "task.json").task
+    assert task.protocol.domain == Strings(r"a-c\-", 4, trim=True, case_fold=True, other=True)
+    assert shuffledp(*VERIFY).status == 0
+    (tmp_path / "task.json").unlink()
+    assert create(shuffledp, "strings", "--alphabet", "a-c", "--max-length", 4).status == 0
+    assert SignedTask.load(tmp_path / "task.json").task.protocol.seed != task.protocol.seed  # equal in 2^-64
+
+
 @pytest.mark.parametrize(
     ("question", "words"),
     [
+        (("strings",), "Strings need their domain: give --alphabet and --max-length."),
+        (("strings", "--alphabet", "a-z", "--max-length", 200), "give a max_length of at most"),
+        (("strings", "--alphabet", "z-a", "--max-length", 2), "with an end before its start"),
+        (("strings", "--alphabet", "a-z", "--max-length", 2, "--bins", 7), "--bins belongs to quantiles"),
+        (("count", "--alphabet", "a-z"), "--other belong to strings, not to a count."),
+        (("histogram", "--domain", "a,b", "--other"), "--other belong to strings, not to a histogram."),
         (("quantiles",), "Quantiles need their bounds: give --lower and --upper."),
         (("quantiles", "--lower", 3, "--upper", 3), "3"),
         (("quantiles", "--lower", 0, "--upper", 1, "--bins", 0), "bins must lie between 1 and"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _PAUSE_SECONDS = (0.5, 10.0)  # between requests, growing from the first to the second
 _PAUSE_GROWTH = 1.5
+_SHOWN_STRINGS = 50
 
 
 @takes_groups
@@ -124,6 +126,9 @@ def _show_estimate(document: dict[str, Any], question: str) -> None:
     if question == "quantiles":
         _show_quantiles(document["quantiles"], users, confidence)
         return
+    if question == "strings":
+        _show_strings(document, users, confidence)
+        return
     if question == "count":
         names, counts, errors = [""], [document["value"]], [document["standard_error"]]
         intervals = [document["interval"]]
@@ -144,12 +149,28 @@ def _show_estimate(document: dict[str, Any], question: str) -> None:
 
 
 def _show_strings(document: dict[str, Any], users: int, confidence: float) -> None:
-    strings, counts, errors = document["strings"], document["counts"], document["standard_errors"]
-    numbers = show_counts(counts, errors, document["intervals"], users=users)
-    if len(strings) != len(numbers):
+    names, counts, errors = document["strings"], document["counts"], document["standard_errors"]
+    if len(names) != len(counts):
         raise ValueError("strings and counts differ in length")
-    print_histogram("string", [visible(str(text)) for text in strings], numbers, confidence)
-    say(f"{len(strings):,} strings were found. {error_sentence(errors, counts, None)}".rstrip())
+    numbers = show_counts(counts, errors, document["intervals"], users=users)
+    rows = [
+        [visible(str(name)), number.text, number.interval, number.share]
+        for name, number in zip(names[:_SHOWN_STRINGS], numbers, strict=False)
+    ]
+    if rows:
+        print_table(["string", "users", f"{percent(confidence)} interval", "share"], rows)
+    if len(names) > len(rows):
+        say(f"... and {len(names) - len(rows):,} more strings; --json or --out has all.")
+    hidden = int(document["hidden"])
+    say(f"{len(names):,} strings of {users:,} users were found" + (f", and {hidden:,} hidden." if hidden else "."))
+    least = document["found_from"]
+    if None not in least:
+        say(
+            f"A string of any length that {math.ceil(max(least)):,} or more users hold is in this list with "
+            f"probability {percent(float(document['found_with']))}."
+        )
+    if numbers:
+        say(error_sentence(errors, counts, None))
 
 
 def _show_quantiles(quantiles: list[dict[str, Any]], users: int, confidence: float) -> None:

@@ -425,6 +425,8 @@ def _domain(domain: Domain) -> str:
             return f"of {'integers' if whole else 'numbers'} from {lower:g} to {upper:g}"
         case Bins(lower, upper, bins):
             return f"of numbers from {lower:g} to {upper:g}, in {bins:,} bins"
+        case Strings():
+            return _described_strings(domain)
         case Numbered():
             return f"of {len(domain):,} categories, numbered"
         case Categories():
@@ -432,3 +434,12 @@ def _domain(domain: Domain) -> str:
             more = ", ..." if len(domain) > _SHOWN_NAMES else ""
             return f"of {len(domain):,} categories: {', '.join(names)}{more}"
     return ""
+
+
+def _described_strings(domain: Strings) -> str:
+    """The strings of the domain, and what devices do with one before anything else."""
+    steps = {"trimmed": domain.trim, "composed (NFC)": domain.nfc, "case-folded": domain.case_fold}
+    done = [step for step, applied in steps.items() if applied]
+    normalized = f", {' and '.join(done)}" if done else ""
+    outside = "; others count as the empty string" if domain.other else ""
+    return f"in {domain.description}{normalized}{outside}"

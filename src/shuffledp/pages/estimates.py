@@ -35,7 +35,7 @@ class EstimateTable:
 
 
 def estimate_chart(estimate: Estimate, confidence: float) -> str:
-    """The estimate with its intervals, as inline SVG."""
+    """The estimate with its intervals, as inline SVG; empty if no string was found."""
     names = _names(estimate)
     description = f"Estimates with {percent(confidence)} confidence intervals; the table has the numbers."
     if isinstance(estimate, SumEstimate):
@@ -50,6 +50,8 @@ def estimate_chart(estimate: Estimate, confidence: float) -> str:
         )
     if isinstance(estimate, QuantileEstimate):
         return _distribution(estimate, confidence, description)
+    if not names:
+        return ""
     notes = [f"Lines: {percent(confidence)} confidence."]
     if len(names) > _MAX_BARS:
         kind = "strings" if isinstance(estimate, StringsEstimate) else "categories"
@@ -73,7 +75,12 @@ def estimate_table(estimate: Estimate, confidence: float) -> EstimateTable:
         head = ["quantile", "estimate", f"{percent(confidence)} interval"]
         rows = [[name, number.text, number.interval] for name, number in zip(names, numbers, strict=True)]
         return EstimateTable(head, rows, 0)
-    head = ["", "estimate", "standard error", f"{percent(confidence)} interval"]
+    head = [
+        "string" if isinstance(estimate, StringsEstimate) else "",
+        "estimate",
+        "standard error",
+        f"{percent(confidence)} interval",
+    ]
     rows = [[name, number.text, number.error, number.interval] for name, number in zip(names, numbers, strict=False)]
     if not isinstance(estimate, SumEstimate):
         head.append("share")
@@ -127,7 +134,7 @@ def _bars(estimate: Estimate, names: Sequence[str], confidence: float) -> list[B
 
 
 def _names(estimate: Estimate) -> Sequence[str]:
-    """The names of the estimated numbers: the categories of a histogram, or one name."""
+    """The names of the estimated numbers: categories, strings without hidden characters, or one name."""
     if isinstance(estimate, StringsEstimate):
         return [visible(text) for text in estimate.strings]
     if isinstance(estimate, HistogramEstimate):

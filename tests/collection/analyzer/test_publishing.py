@@ -19,16 +19,16 @@ from shuffledp.collection.analyzer.estimating import estimate_round
 from shuffledp.collection.analyzer.ledger import Entry
 from shuffledp.collection.analyzer.publishing import Releases, json_pieces, release_document
 from shuffledp.collection.analyzer.settings import PopulationBudget
-from shuffledp.domain import Bins, Interval
+from shuffledp.domain import Bins, Interval, Strings
 from shuffledp.messages import Messages, Tally
 
 ENTRY = Entry(True, PopulationBudget(3.0, 1e-6), 2, 1.4142)
-NAMES = ("histogram/k-rr", "count/balcer-cheu", "sum/duchi", "quantiles/uniform-blanket")
-ROWS = {"histogram": 4, "quantiles": 15}
+NAMES = ("histogram/k-rr", "count/balcer-cheu", "sum/duchi", "quantiles/uniform-blanket", "strings/tree-blanket")
+ROWS = {"histogram": 4, "quantiles": 15, "strings": 2}
 
 
 def result_of(collection, protocol, /, users=500, **changes):
-    domains = {"sum": Interval(-5.0, 5.0), "quantiles": Bins(-5.0, 5.0, 16)}
+    domains = {"sum": Interval(-5.0, 5.0), "quantiles": Bins(-5.0, 5.0, 16), "strings": Strings("ab", 2)}
     question = protocol.split("/")[0]
     settings = {"domain": domains[question]} if question in domains else {}
     task = collection.task(protocol, publish=False, settings=settings, **changes)
@@ -92,6 +92,83 @@ def test_a_page_needs_nothing_and_runs_nothing(shared_collection, tmp_path):
     assert (page.count("<svg "), page.count("</svg>")) == (1, 1)
     assert "&lt;/svg&gt;" in _drawing(page)
     assert "prefers-color-scheme: dark" in page
+
+
+HOSTILE = Strings("=+@<>&'\u202e\u200b,;\"", 2)
+
+
+def result_of_strings(collection, texts, domain=HOSTILE, users=500):
+    """A round in which equally many users hold each of some strings."""
+    task = collection.task("strings/tree-blanket", publish=False, settings={"domain": domain}, users=users)
+    values = domain.encode_all([texts[user % len(texts)] for user in range(users)])
+    messages = task.protocol.randomize_all(values)
+    tally = task.protocol.tally(Messages(messages.values, 0))
+    return estimate_round(task, Counted(tally, len(messages.values), 0), users)
+
+
+@pytest.fixture(scope="module")
+def of_strings(shared_collection):
+    return result_of_strings(shared_collection, ["<>", "=+"])
+
+
+def test_strings_of_users_run_nothing_and_hide_nothing(shared_collection, tmp_path):
+    texts = ["<>", "=+", "\u202e\u200b", "'@", '&"']
+    result = result_of_strings(shared_collection, texts)
+    assert sorted(result.estimate.strings) == sorted(texts)  # a string of 100 users is always found
+    Releases(tmp_path / "r").publish(result.at(0.95), ENTRY, 0.95)
+    page = read(Releases(tmp_path / "r"), result, "html").decode()
+    cells = re.findall(r"<tr><td>(.*?)</td>", page)
+    assert sorted(cells) == sorted(
+        html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+        for text in ["<>", "=+", r"\u202e\u200b", "'@", '&"']
+    )
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\u200b-\u200f\x00-\x08]", page)
+    assert (page.count("<svg "), page.count("</svg>")) == (1, 1)
+    assert re.search(r"A string of 2 symbols held by \d+ or more users is in this list with probability 95%\.", page)
+    assert "A string that is missing is probably held by fewer users" in page
+    rows = list(csv.DictReader(io.StringIO(read(Releases(tmp_path / "r"), result, "csv").decode())))
+    assert not any(row["string"].startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows)
+    assert sorted(re.sub("^'", "", row["string"]) for row in rows) == sorted(texts)
+    document = json.loads(read(Releases(tmp_path / "r"), result, "json"))
+    assert sorted(document["strings"]) == sorted(texts)
+    assert document["hidden"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("\u2066evil\u2069", r"\u2066evil\u2069"),
+        ("a\x00\x1b[31m\nb", r"a\x00\x1b[31m\nb"),
+        ("pay\u200bpal\ufeff", r"pay\u200bpal\ufeff"),
+        ("\u00a0\u3000", r"\xa0\u3000"),
+        ("", "(empty)"),
+        ("x" * 300, "x" * 79 + "…"),
+    ],
+)
+def test_any_text_is_shown_safely(of_strings, text, shown):
+    first = of_strings.estimate.part(0, 1)
+    result = replace(of_strings, estimate=replace(first, strings=(text,), found_from=(40.0,) * 400))
+    page = publishing.release_page(result, ENTRY, 0.95).decode()
+    assert f"<tr><td>{shown}</td>" in page
+    assert "<script" not in page
+
+
+def test_hidden_strings(shared_collection, tmp_path):
+    """The list is normalized as devices normalize strings, and the number of hidden strings is published."""
+    domain = Strings("a-c", 2, case_fold=True, trim=True)
+    result = result_of_strings(shared_collection, ["aa", "b", "c"], domain)
+    shown = result.without({" AA", "b ", "missing"})
+    assert shown.estimate.strings == ("c",)
+    Releases(tmp_path / "r").publish(shown.at(0.95), ENTRY, 0.95)
+    assert "2 strings are hidden by a block list." in read(Releases(tmp_path / "r"), shown, "html").decode()
+    assert json.loads(read(Releases(tmp_path / "r"), shown, "json"))["hidden"] == 2
+    nothing = result.without({"aa", "b", "c"})
+    Releases(tmp_path / "r").publish(nothing.at(0.95), ENTRY, 0.95)
+    assert read(Releases(tmp_path / "r"), nothing, "csv").decode().startswith('"string","count"')
+    assert "3 strings are hidden" in read(Releases(tmp_path / "r"), nothing, "html").decode()
+    other = result_of(shared_collection, "histogram/k-rr")
+    assert other.without({"bus"}) is other
 
 
 def test_small_counts_are_withheld_on_the_page(shared_collection):

@@ -11,7 +11,7 @@ import pytest
 from shuffledp.cli import main
 from shuffledp.collection.analyzer.overview import directory_overview
 from shuffledp.collection.analyzer.server import Analyzer, check_analyzer
-from shuffledp.collection.analyzer.settings import PopulationBudget, read_budgets
+from shuffledp.collection.analyzer.settings import PopulationBudget, read_budgets, read_hidden_strings
 from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.errors import DataError, ParameterError
 
@@ -46,6 +46,19 @@ def run(monkeypatch, capsys):
 def test_settings_that_mean_nothing(collection, changes, told):
     with pytest.raises(ParameterError, match=told):
         collection.settings(**changes)
+
+
+def test_hidden_strings(collection, tmp_path):
+    file = tmp_path / "hidden.txt"
+    file.write_bytes("\ufeffone\r\n\n two \na\u2028b\n".encode())
+    assert read_hidden_strings(file) == {"one", " two ", "a\u2028b"}
+    assert read_hidden_strings(None) == frozenset()
+    assert collection.open(hidden_strings=file).releaser.hidden_strings == read_hidden_strings(file)
+    file.write_bytes(b"\xff\n")
+    with pytest.raises(ParameterError, match="not a list of strings in UTF-8"):
+        collection.open(hidden_strings=file)
+    with pytest.raises(DataError, match="missing"):
+        collection.open(hidden_strings=tmp_path / "missing.txt")
 
 
 @pytest.mark.parametrize(

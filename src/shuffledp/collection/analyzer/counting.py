@@ -77,6 +77,29 @@ class Counted:
         return sum(self.rejected.values())
 
 
+@dataclass(frozen=True)
+class _PackedCounts:
+    """A ``Counted`` that is small if the tally is mostly zeros, to send between processes."""
+
+    counted: Counted
+    """Without its tally."""
+    size: int
+    """Number of counters of the tally."""
+    positions: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, counted: Counted) -> _PackedCounts:
+        tally = counted.tally.counts
+        (positions,) = np.nonzero(tally)
+        return cls(replace(counted, tally=Tally.zero(0)), len(tally), positions, tally[positions])
+
+    def unpacked(self) -> Counted:
+        tally = Tally.zero(self.size)
+        tally.counts[self.positions] = self.counts
+        return replace(self.counted, tally=tally)
+
+
 def pieces_of(task: Task, files: Iterable[tuple[Path, int]]) -> Iterator[Piece]:
     """Split files, given by paths and sizes, into pieces; larger ones for larger tallies, as each piece returns one."""
     step = min(max(_MIN_PIECE_MESSAGES, len(no_messages(task.protocol).counts)), _MAX_PIECE_MESSAGES)
@@ -130,13 +153,13 @@ def _in_new_processes(task: Task, key: SealingKey, pieces: Iterable[Piece], core
 
 def _in_pool(pool: ProcessPoolExecutor, pieces: Iterable[Piece], cores: int) -> Iterator[Counted]:
     """The results of the pieces; few are submitted at a time, so that memory stays bounded."""
-    waiting: deque[Future[Counted]] = deque()
+    waiting: deque[Future[_PackedCounts]] = deque()
     for piece in pieces:
         waiting.append(pool.submit(_count_in_process, piece))
         if len(waiting) >= _WAITING_PER_PROCESS * cores:
-            yield waiting.popleft().result()
+            yield waiting.popleft().result().unpacked()
     while waiting:
-        yield waiting.popleft().result()
+        yield waiting.popleft().result().unpacked()
 
 
 @contextmanager
@@ -173,8 +196,8 @@ def _end_with_parent() -> None:
 _process_reader: list[Reader] = []
 
 
-def _count_in_process(piece: Piece) -> Counted:
-    return _process_reader[0].count(piece)
+def _count_in_process(piece: Piece) -> _PackedCounts:
+    return _PackedCounts.of(_process_reader[0].count(piece))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ can prevent a release by sending a broken report.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,10 +16,12 @@ import numpy as np
 
 from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.task.task import Task
+from shuffledp.domain import Strings
 from shuffledp.errors import BelowMinimumError, ParameterError, ShuffledpError
-from shuffledp.estimate import Estimate, Floats, Intervals
+from shuffledp.estimate import Estimate, Floats, Intervals, StringsEstimate
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.strings.protocol import StringsProtocol
 
 
 class NotReleasedError(ShuffledpError):
@@ -53,13 +55,23 @@ class Result:
         computed_once = partial(_intervals_at, {confidence: intervals}, self.estimate.intervals)
         return replace(self, estimate=replace(self.estimate, intervals=computed_once))
 
+    def without(self, blocked: Collection[str]) -> Result:
+        """The result without found strings that are on a public block list, normalized as devices do."""
+        domain = self.task.protocol.domain
+        if not blocked or not isinstance(self.estimate, StringsEstimate) or not isinstance(domain, Strings):
+            return self
+        return replace(self, estimate=self.estimate.without({domain.normalized(text) for text in blocked}))
+
 
 def _intervals_at(computed: Mapping[float, Floats], intervals: Intervals, confidence: float) -> Floats:
     return computed[confidence] if confidence in computed else intervals(confidence)
 
 
-def estimate_round(task: Task, counted: Counted, reports: int) -> Result:
-    """The estimate of a round with ``reports`` reports; NotReleasedError if none is possible."""
+def estimate_round(task: Task, counted: Counted, reports: int, *, proceed: Callable[[], None] = lambda: None) -> Result:
+    """The estimate of a round with ``reports`` reports; NotReleasedError if none is possible.
+
+    ``proceed`` is called from time to time during a long search for strings; an exception of it ends the search.
+    """
     protocol = task.protocol
     users = _users(task, counted, reports)
     if users < task.minimum_users:
@@ -73,11 +85,18 @@ def estimate_round(task: Task, counted: Counted, reports: int) -> Result:
             f"{protocol.name} has no estimate unless all messages are counted."
         )
     try:
-        estimate = protocol.estimate(_completed(protocol, counted, users))
+        estimate = _estimate(protocol, _completed(protocol, counted, users), proceed)
     except (ParameterError, BelowMinimumError) as error:
         raise NotReleasedError(f"There is no estimate for these messages. {error}") from None
     caveats = (*estimate.caveats, *_caveats(counted, reports, users))
     return Result(task, reports, counted, replace(estimate, guarantee=task.guarantee, caveats=caveats))
+
+
+def _estimate(protocol: Protocol, tally: Tally, proceed: Callable[[], None]) -> Estimate:
+    if isinstance(protocol, StringsProtocol):
+        return protocol.find_strings(tally, progress=lambda _: proceed())
+    estimate: Estimate = protocol.estimate(tally)
+    return estimate
 
 
 def _users(task: Task, counted: Counted, reports: int) -> int:

@@ -145,7 +145,10 @@ def _table_pieces(estimate: Any, confidence: float) -> Iterator[bytes]:
 
 
 def _column_parts(estimate: Any, confidence: float) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The number of the first row, and the columns of some rows."""
+    """The number of the first row, and the columns of some rows.
+
+    Strings come from users: those that a spreadsheet would take for a formula are escaped.
+    """
     if isinstance(estimate, HistogramEstimate):
         for start in range(0, len(estimate.counts), _ROWS):
             yield start, estimate.part(start, start + _ROWS).columns(confidence)
@@ -193,6 +196,7 @@ def release_page(result: Result, entry: Entry, confidence: float) -> bytes:
         rows=table.rows,
         more_rows=table.more_rows,
         withheld=estimate.withheld_sentence(confidence),
+        found=_found(estimate),
         guarantee=estimate.guarantee.sentence(),
         budget=_budget(result, entry),
         made=_made(result),
@@ -215,6 +219,16 @@ def _cards(result: Result, entry: Entry) -> list[tuple[str, str, str]]:
         ("Privacy", f"ε = {guarantee.epsilon:g}", f"delta {guarantee.delta:g}"),
         ("Spent in all", f"ε = {entry.spent_epsilon:.4g}", spent),
     ]
+
+
+def _found(estimate: Any) -> str:
+    """What the list of strings contains, and what a missing string means."""
+    if not isinstance(estimate, StringsEstimate):
+        return ""
+    return (
+        f"{estimate.found_sentence()} A string that is missing is probably held by fewer users; that does not mean "
+        "that nobody holds it."
+    )
 
 
 def _budget(result: Result, entry: Entry) -> str:

@@ -55,6 +55,8 @@ class Releaser:
     """Called with the id of the task before its messages are opened."""
     count_elsewhere: Callable[[Task, Files], Counted] | None = None
     """Opens and counts the messages of files, such as on a cluster; None for processes of this machine."""
+    hidden_strings: frozenset[str] = frozenset()
+    """A public block list: found strings that are left out of releases, which say how many they are."""
 
     def release(self, task_id: bytes) -> BatchState:
         """Release a complete batch or refuse it permanently, and return its new state."""
@@ -68,7 +70,8 @@ class Releaser:
         self.begin(task_id)
         try:
             counted = self._count(task, self.batches.chunk_files(task_id))
-            result = estimate_round(task, counted, reports).at(self.confidence)
+            result = estimate_round(task, counted, reports, proceed=self._proceed)
+            result = result.without(self.hidden_strings).at(self.confidence)
             entry = self.ledger.reserve(task, self.tasks.budget(task), batch.manifest)
             if not entry.granted:
                 raise NotReleasedError(entry.reason)
@@ -95,6 +98,10 @@ class Releaser:
         counted = self.count_elsewhere(task, files)
         progress(counted)
         return counted
+
+    def _proceed(self) -> None:
+        if self.stopping():
+            raise ShutdownError
 
 
 @dataclass

@@ -13,7 +13,7 @@ from shuffledp.collection.analyzer.directory import check_initialized, mark_exis
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.publishing import Releases
 from shuffledp.collection.analyzer.releasing import Files, Releaser
-from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets
+from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets, read_hidden_strings
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.application import Server
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
@@ -75,6 +75,7 @@ class Analyzer(Server):
             progress=progress,
             stopping=lambda: self.stopping,
             begin=lambda task_id: self.opened.update({task_id: OpenedCounts()}),
+            hidden_strings=read_hidden_strings(settings.hidden_strings),
             count_elsewhere=self._count_on_spark if settings.engine == "spark" else None,
         )
 
@@ -117,6 +118,7 @@ def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
     if settings.engine == "spark":
         check_extra("spark", "Opening messages on a cluster", "pyspark", "pyarrow")
     check_certificate(settings.tls_certificate, settings.tls_key)
+    read_hidden_strings(settings.hidden_strings)
     check_directory(settings.work)
     check_initialized(settings.work)
     tasks.load()

@@ -9,9 +9,11 @@ from typing import Any
 
 from shuffledp.checks import check_confidence, check_target
 from shuffledp.collection.server.settings import ServerSettings, check_positive, read_toml
+from shuffledp.durable_files import read_limited
 from shuffledp.errors import ParameterError
 
 ENGINES = ("local", "spark")
+_MAX_LIST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,8 @@ class AnalyzerSettings(ServerSettings):
     """Confidence of the published intervals."""
     arriving_megabytes: int = 256
     """Maximum memory of all chunks that arrive at the same time; further ones are answered with 503."""
+    hidden_strings: Path | None = None
+    """A public block list, one string per line in UTF-8: strings that are found and hidden. Releases say how many."""
     restore_from_releases: bool = False
     """For one start after a loss of data: restore missing ledger entries from the releases instead of refusing."""
 
@@ -74,6 +78,17 @@ def read_budgets(path: Path) -> Mapping[str, PopulationBudget]:
     """The budgets of a file, by population."""
     document = read_toml(path, "budgets file")
     return {population: _budget(table, f"[{population}] of {path}") for population, table in document.items()}
+
+
+def read_hidden_strings(path: Path | None) -> frozenset[str]:
+    """The strings of a block list; none without a file."""
+    if path is None:
+        return frozenset()
+    try:
+        content = read_limited(path, _MAX_LIST_BYTES, "block list").decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ParameterError(f"{path} is not a list of strings in UTF-8, one per line.") from None
+    return frozenset(line.removesuffix("\r") for line in content.split("\n") if line.removesuffix("\r"))
 
 
 def _budget(table: Any, where: str) -> PopulationBudget:
