@@ -18,6 +18,7 @@ STUDIES: dict[str, str] = {
     "calibration": "calibration",
     "amplification": "amplification",
     "frontier": "frontier",
+    "open-domain": "open_domain",
 }
 """The module of each study by its name, in the order of the index page."""
 
