@@ -69,7 +69,7 @@ def test_settings(name, kind):
 def _shown(default):
     if default is dataclasses.MISSING:
         return "required"
-    return "" if default is None else f"`{default}`"
+    return "" if default in (None, "") else f"`{default}`"
 
 
 def test_problems():
