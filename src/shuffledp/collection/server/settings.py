@@ -23,6 +23,7 @@ from shuffledp.errors import DataError, ParameterError
 
 ROLES = ("shuffler", "analyzer")
 _OTHER_NAMES = (
+    "SHUFFLEDP_CHROMIUM",
     "SHUFFLEDP_NATIVE",
     "SHUFFLEDP_NATIVE_FLAGS",
     "SHUFFLEDP_PUBLIC_SCRIPTS",
