@@ -9,6 +9,7 @@ import pytest
 
 from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.analyzer.estimating import NotReleasedError, estimate_round
+from shuffledp.collection.server.scheduling import ShutdownError
 from shuffledp.domain import Bins, Interval, Strings
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.registry import PROTOCOLS
@@ -156,6 +157,17 @@ def test_what_is_no_number_is_not_released(shared_collection, name, what):
         change = {"intervals": lambda _: np.array([[0.0, np.inf]])}
     with pytest.raises(NotReleasedError, match="too large for a floating-point number"):
         replace(result, estimate=replace(result.estimate, **change)).at(0.9)
+
+
+def test_a_search_for_strings_can_be_interrupted(shared_collection):
+    task = task_of(shared_collection, "strings/tree-blanket")
+    counted = counted_of(task, honest(task, USERS), reports=USERS)
+
+    def stop():
+        raise ShutdownError
+
+    with pytest.raises(ShutdownError):
+        estimate_round(task, counted, USERS, proceed=stop)
 
 
 def test_leaving_out_a_broken_report_does_not_bias_the_others(collection):

@@ -369,7 +369,8 @@ STUDY = Study(
     reading=[
         "Each diamond is the share of planted strings that were found, by the number of users who hold each. Lines are "
         "predicted before: exactly for the thresholds, by the plan of the search for `tree-blanket`. Longer strings "
-        "need more users, since more wrong ones have to be ruled out.",
+        "need more users, since more wrong ones have to be ruled out. That prediction takes the numbers of holders who "
+        "report on each level for independent; their sum is fixed, so that the measured curve may be a little steeper.",
         "A string that is missing is probably held by fewer users than the 95 % mark. It is not known to be rare.",
     ],
     measure=_measure,
