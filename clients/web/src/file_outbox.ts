@@ -73,23 +73,31 @@ export class FileOutbox implements Outbox {
   /** By a file that only one process can create; that of a process that has ended is removed. */
   async exclusively<T>(task: string, work: () => Promise<T>): Promise<T> {
     const path = this.#file(task, "sending");
-    for (;;) {
-      try {
-        const file = await open(path, "wx", 0o600);
-        await file.writeFile(String(process.pid));
-        await file.close();
-        break;
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw failed("the report cannot be locked", error);
-        const holder = Number(await readFile(path, "utf8").catch(() => ""));
-        if (holder > 0 && !isRunning(holder)) await unlink(path).catch(() => {});
-        else await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MILLISECONDS));
-      }
-    }
+    await this.#lock(task, path);
+    held.add(path);
     try {
       return await work();
     } finally {
+      held.delete(path);
       await unlink(path);
+    }
+  }
+
+  async #lock(task: string, path: string): Promise<void> {
+    const own = await this.#written(task, new TextEncoder().encode(String(process.pid))); // linked when it is complete: a crash leaves no empty lock
+    try {
+      for (;;) {
+        try {
+          return await link(own, path);
+        } catch (error) {
+          if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw failed("the report cannot be locked", error);
+          const holder = Number(await readFile(path, "utf8").catch(() => ""));
+          if (holder > 0 && !isHeld(path, holder)) await unlink(path).catch(() => {});
+          else await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MILLISECONDS));
+        }
+      }
+    } finally {
+      await unlink(own);
     }
   }
 
@@ -127,9 +135,14 @@ export class FileOutbox implements Outbox {
   }
 }
 
-function isRunning(pid: number): boolean {
+/** The locks of this process. */
+const held = new Set<string>();
+
+/** Whether a process holds the lock. A process that ended may have had this one's id: in a container all have the same. */
+function isHeld(path: string, holder: number): boolean {
+  if (holder === process.pid) return held.has(path);
   try {
-    process.kill(pid, 0);
+    process.kill(holder, 0);
     return true;
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === "EPERM";

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { hex, toBase64, utf8 } from "../src/bytes.ts";
-import { Client, FileOutbox, Refusal, type ClientOptions } from "../src/node.ts";
+import { Client, FileOutbox, IndexedDbOutbox, Refusal, type ClientOptions } from "../src/node.ts";
 import { sealedReport, sealingInfo } from "../src/report.ts";
 import { verifyTask } from "../src/task.ts";
 import { unhex } from "./vectors.ts";
@@ -125,6 +125,34 @@ test("the directory must be private, and a damaged report is not sent", async ()
   const state = await directory(), client = await create({ outbox: await FileOutbox.open(state) });
   await writeFile(join(state, `${client.task.id}.report`), "too short");
   await assert.rejects(client.send("http://127.0.0.1:9"), isRefusal("damaged"));
+});
+
+test("the lock of a process that has ended is removed, also if it had the same id", async () => {
+  const { url, server } = await shuffler({ status: 201 });
+  for (const holder of [process.pid, 2 ** 22 + 1]) { // ids end at 2^22
+    const state = await directory(), client = await create({ outbox: await FileOutbox.open(state) });
+    await client.report(client.task.categories![0]!, await within(client.task));
+    await writeFile(join(state, `${client.task.id}.sending`), String(holder));
+    const late = new Promise<string>((resolve) => { setTimeout(resolve, 20_000, "late").unref(); });
+    assert.equal(await Promise.race([client.send(url), late]), "delivered");
+    assert.deepEqual(await readdir(state), [`${client.task.id}.delivered`]);
+  }
+  const client = await create(), order: number[] = [], outbox = await FileOutbox.open(await directory());
+  await Promise.all([1, 2, 3].map((i) => outbox.exclusively(client.task.id, async () => {
+    order.push(i);
+    await new Promise((resolve) => { setTimeout(resolve, 20); });
+    order.push(i);
+  })));
+  for (let i = 0; i < 6; i += 2) assert.equal(order[i], order[i + 1], String(order)); // one after the other
+  server.close();
+});
+
+test("opening the outbox of a browser does not wait for a person who is asked about storage", async () => {
+  const asks = { storage: { persist: () => new Promise(() => {}) }, locks: {} };
+  Object.defineProperty(globalThis, "navigator", { value: asks, configurable: true });
+  const late = new Promise<string>((resolve) => { setTimeout(resolve, 5_000, "late").unref(); });
+  const opened = IndexedDbOutbox.open().catch((error: Refusal) => error.reason); // Node has no IndexedDB
+  assert.equal(await Promise.race([opened, late]), "no-storage");
 });
 
 test("every value makes reports of one size, whose messages another HPKE opens", async () => {
