@@ -88,6 +88,13 @@ export function logComplement(p: Dyadic): number {
   return x < 0.5 ? Math.log1p(-x) : Math.log(toDouble(complement(p)));
 }
 
+/** ln(numerator / denominator) of positive integers, rounded up. */
+export function logRatioAbove(numerator: bigint, denominator: bigint): number {
+  const ratio = (numerator << 80n) / denominator + 1n, excess = Number(ratio - (1n << 80n)) / 2 ** 80;
+  const logarithm = Math.abs(excess) < 0.25 ? Math.log1p(excess) : Math.log(Number(ratio) / 2 ** 80);
+  return logarithm + Math.abs(logarithm) * 1e-14 + 1e-15;
+}
+
 /** Whether p < q. */
 export const isBelow = (p: Dyadic, q: Dyadic): boolean => p.numerator << BigInt(q.bits) < q.numerator << BigInt(p.bits);
 

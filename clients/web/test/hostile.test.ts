@@ -26,3 +26,14 @@ test("the chance of too long reports does not depend on how 1 - ratio is rounded
   const chances = await Promise.all(([[1, 20], [1, 53], [3, 54], [1, 54], [1, 60], [5, 100]] as const).map(async ([numerator, bits]) => (await flooded(450n, numerator, bits)).chanceOfMore!(3700)));
   for (const chance of chances) assert.ok(Math.abs(chance / chances[0]! - 1) < 0.01 && chance > 0.1 && chance < 0.2, String(chances));
 });
+
+test("a tiny epsilon of a local protocol is never rounded down", async () => {
+  const other = Math.floor(0.3 * 2 ** 53);
+  for (const more of [3, 9007, 9_007_199]) {
+    const parameters = { terms, domain_size: 3, categories: null, own_one: { bits: 53, numerator: other + more }, other_one: { bits: 53, numerator: other } };
+    const { localEpsilon, delta } = await readProtocol({ protocol: "histogram/unary", version: 1, parameters } as Json);
+    const epsilon = Math.log1p(more / 2 ** 53 / ((other / 2 ** 53) * (1 - (other + more) / 2 ** 53))); // own - other over other (1 - own)
+    assert.ok(localEpsilon >= epsilon && localEpsilon < epsilon * (1 + 1e-13) + 2e-15, `${localEpsilon} is below ${epsilon}`);
+    assert.ok(delta!(epsilon / 2) >= 0.24 * epsilon && delta!(epsilon / 2) < 0.26 * epsilon + 1e-15);
+  }
+});

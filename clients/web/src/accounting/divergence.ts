@@ -38,4 +38,4 @@ function byRatio(p: Float64Array, q: Float64Array): Uint32Array {
 }
 
 /** Delta of a randomizer that has epsilon e0 on its own. */
-export const pureDelta = (epsilon: number, e0: number): number => (epsilon >= e0 ? 0 : (Math.exp(e0) - Math.exp(epsilon)) / (Math.exp(e0) + 1));
+export const pureDelta = (epsilon: number, e0: number): number => (epsilon >= e0 ? 0 : (-Math.expm1(epsilon - e0) / (1 + Math.exp(-e0))) * (1 + 1e-12));

@@ -1,7 +1,7 @@
 /** One bit per category: local (histogram/unary), and with rows of fake users (histogram/fake-users). */
 import { binomialWindow } from "../accounting/binomial.ts";
 import { roundedUp, twoSided } from "../accounting/divergence.ts";
-import { complement, dyadic, isBelow, properDyadic, toDouble, type Dyadic } from "../numbers.ts";
+import { complement, dyadic, isBelow, logRatioAbove, properDyadic, toDouble, type Dyadic } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
 import { from, histogramParameters, type Reader } from "./protocol.ts";
@@ -19,7 +19,7 @@ export const unary: Reader = (document) => {
   const { terms, domain, k, own_one: own, other_one: other } = histogramParameters(document, { own_one: properDyadic, other_one: properDyadic });
   check(isBelow(other, own), "own_one above other_one");
   return {
-    domain, terms, maxMessages: 1, format: { bounds: [], flags: k }, ...localGuarantee(logit(other) - logit(own)),
+    domain, terms, maxMessages: 1, format: { bounds: [], flags: k }, ...localGuarantee(logRatioAbove(own.numerator * complement(other).numerator, other.numerator * complement(own).numerator)),
     randomize: (draws, x) => [Array.from({ length: k }, (_, category) => bit(draws.coin(category === x ? own : other)))],
   };
 };

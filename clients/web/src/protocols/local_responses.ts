@@ -2,14 +2,14 @@
 import { pureDelta } from "../accounting/divergence.ts";
 import { type Domain } from "../domain.ts";
 import { level, response, type Draws } from "../draw.ts";
-import { complement, dyadic, toDouble, type Dyadic } from "../numbers.ts";
+import { complement, dyadic, logRatioAbove, type Dyadic } from "../numbers.ts";
 import { check } from "../refusal.ts";
 import { countParameters, histogramParameters, sumParameters, type Protocol, type Reader, type Terms } from "./protocol.ts";
 
 /** The epsilon of response(x, n, blanket). */
 export function responseEpsilon(n: number, blanket: Dyadic): number {
   check(n === 1 || blanket.numerator > 0n, "a blanket above 0");
-  return n === 1 ? 0 : Math.log1p((n * toDouble(complement(blanket))) / toDouble(blanket));
+  return n === 1 ? 0 : logRatioAbove(blanket.numerator + BigInt(n) * complement(blanket).numerator, blanket.numerator);
 }
 
 /** What makes a protocol local: delta follows from its epsilon. */

@@ -1,6 +1,6 @@
 /** Local sums: an answer near one's own level (sum/piecewise), and a level with noise (sum/local-laplace). */
 import { level } from "../draw.ts";
-import { bigInteger, complement, properDyadic, toDouble } from "../numbers.ts";
+import { bigInteger, complement, logRatioAbove, properDyadic, toDouble } from "../numbers.ts";
 import { check } from "../refusal.ts";
 import { from, sumParameters, type Reader } from "./protocol.ts";
 import { localGuarantee } from "./local_responses.ts";
@@ -12,7 +12,7 @@ export const piecewise: Reader = (document) => {
   check(outside.numerator * BigInt(answers) < BigInt(rest) << BigInt(outside.bits), "outside below the share of the answers outside of a window");
   return {
     domain, terms, maxMessages: 1, format: { bounds: [BigInt(answers)], flags: 0 },
-    ...localGuarantee(Math.log((toDouble(complement(outside)) * rest) / (toDouble(outside) * window))),
+    ...localGuarantee(logRatioAbove(complement(outside).numerator * BigInt(rest), outside.numerator * BigInt(window))),
     randomize(draws, x) {
       const start = BigInt(step * level(draws, domain, x, levels));
       if (!draws.coin(outside)) return [[start + draws.below(BigInt(window))]];
