@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from shuffledp.collection.analyzer import ledger as ledger_module
 from shuffledp.collection.analyzer import publishing
 from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.directory import initialize
+from shuffledp.collection.server.scheduling import ShutdownError
+from shuffledp.domain import Strings
 
 FORMS = ("json", "csv", "html")
 FEW, MANY = 2, 40
@@ -45,6 +48,25 @@ def check_clean(work: Path, task_id: bytes) -> None:
         assert ledger.execute("SELECT task, granted, earlier FROM releases").fetchall() == [(task_id, 1, 0)]
     assert {file.name for file in (work / "releases").iterdir()} == {f"{task_id.hex()}.{form}" for form in FORMS}
     assert list((work / "batches").iterdir()) == []
+
+
+def test_stopped_in_the_search_for_strings(collection, deliver):
+    """Nothing is spent or published before the search ends; after the next start there is one release."""
+    task = collection.task("strings/tree-blanket", settings={"domain": Strings("ab", 2)})
+    batch = collection.batch(task, collection.sealed(task, np.arange(220) % 2))
+    stops = iter([False] * len(batch.chunks) + [True])  # once per piece that is counted, then in the search
+    with closing(collection.open()) as analyzer:
+        deliver(analyzer, batch)
+        with pytest.raises(ShutdownError):
+            replace(analyzer.releaser, stopping=lambda: next(stops)).release(task.id)
+        assert next(stops, None) is None
+        assert list((collection.folder / "work" / "releases").iterdir()) == []
+    with closing(collection.open()) as analyzer:
+        assert analyzer.releaser.release(task.id) is BatchState.RELEASED
+    document = json.loads(published(collection.folder / "work", task.id)["json"])
+    assert {"", "a"} <= set(document["strings"])  # not found with probability below 1e-12
+    assert document["budget"]["releases"] == 1
+    check_clean(collection.folder / "work", task.id)
 
 
 class Killed(BaseException):
