@@ -76,7 +76,7 @@ export class Client {
     await this.#checkUnreported();
     const { epsilon, delta } = task.guarantee;
     await this.#budget?.charge({ task: task.id, population: task.population, epsilon, delta, guarantee: task.guarantee });
-    if (!(await this.#outbox.add(task.id, report))) await this.#checkUnreported(); // another tab was faster; this report was not sent
+    if (!(await this.#outbox.add(task.id, report))) throw alreadyReported("pending"); // another tab was faster; this report was not sent
   }
 
   /** Delivers the stored report; resolves when the shuffler has stored it. A final refusal is recorded. */
@@ -106,6 +106,8 @@ export class Client {
 
   async #checkUnreported(): Promise<void> {
     const state = await this.state();
-    if (state !== "none") throw new Refusal("already-reported", `this device has reported to this task already (${state}); a second report would exceed the guarantee`);
+    if (state !== "none") throw alreadyReported(state);
   }
 }
+
+const alreadyReported = (state: State) => new Refusal("already-reported", `this device has reported to this task already (${state}); a second report would exceed the guarantee`);

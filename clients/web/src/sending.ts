@@ -89,8 +89,8 @@ const aborted = () => new Refusal("aborted", "sending was stopped; the report is
 async function refusal(answer: Response): Promise<Refusal> {
   let problem: string | undefined;
   try {
-    const content = await answer.text();
-    if (content.length <= LONGEST_ANSWER && answer.headers.get("Content-Type")?.startsWith("application/problem+json")) {
+    const content = await beginning(answer);
+    if (answer.headers.get("Content-Type")?.startsWith("application/problem+json")) {
       const type: unknown = (JSON.parse(content) as { type?: unknown } | null)?.type;
       if (typeof type === "string" && /^[a-z-]{1,64}$/.test(type.slice(PROBLEM.length)) && type.startsWith(PROBLEM)) problem = type.slice(PROBLEM.length);
     }
@@ -99,6 +99,19 @@ async function refusal(answer: Response): Promise<Refusal> {
   }
   const final = FINAL_STATUSES.includes(answer.status) && problem !== undefined;
   return new Refusal("refused", `the server refused the report (${[answer.status, problem].join(" ").trim()})`, { status: answer.status, problem, final });
+}
+
+/** The first bytes of an answer; a server can send one that never ends. */
+async function beginning(answer: Response): Promise<string> {
+  const decoder = new TextDecoder(), reader = answer.body!.getReader();
+  let text = "";
+  while (text.length <= LONGEST_ANSWER) {
+    const { value, done } = await reader.read();
+    if (done) return text;
+    text += decoder.decode(value, { stream: true });
+  }
+  await reader.cancel();
+  return text;
 }
 
 /** Seconds, from a number of them or from a date. */

@@ -127,6 +127,32 @@ test("the directory must be private, and a damaged report is not sent", async ()
   await assert.rejects(client.send("http://127.0.0.1:9"), isRefusal("damaged"));
 });
 
+test("an answer that never ends is not read to its end", async () => {
+  const server = createServer((request, response) => {
+    request.resume().on("end", () => {
+      response.writeHead(422, { "Content-Type": "application/problem+json" });
+      const more = () => { while (!response.destroyed && response.write("x".repeat(1 << 14))); };
+      response.on("drain", more).on("error", () => {});
+      more();
+    });
+  });
+  await new Promise<void>((resolve) => { server.listen(0, "127.0.0.1", resolve); });
+  const client = await create(), late = new Promise<string>((resolve) => { setTimeout(resolve, 20_000, "late").unref(); });
+  await client.report(client.task.categories![0]!, await within(client.task));
+  const sending = client.send(`http://127.0.0.1:${(server.address() as { port: number }).port}`).catch((error: Refusal) => error.reason);
+  assert.equal(await Promise.race([sending, late]), "refused");
+  assert.equal(await client.state(), "pending");
+  server.closeAllConnections();
+  server.close();
+});
+
+test("a report that was not stored is never taken for one that was", async () => {
+  const outbox = await FileOutbox.open(await directory());
+  outbox.add = async () => false; // and what was there is gone
+  const client = await create({ outbox });
+  await assert.rejects(client.report(client.task.categories![0]!, await within(client.task)), isRefusal("already-reported"));
+});
+
 test("the lock of a process that has ended is removed, also if it had the same id", async () => {
   const { url, server } = await shuffler({ status: 201 });
   for (const holder of [process.pid, 2 ** 22 + 1]) { // ids end at 2^22
