@@ -49,6 +49,7 @@ def test_what_does_not_concern_the_question_is_left_out_and_shares_the_cache():
         ({"max_bytes": "-1"}, "A limit must be above 0"),
         ({"trust": "nobody"}, "There is no trust 'nobody'"),
         ({"shape": "round"}, "shape must be one of"),
+        ({"choice": "x" * 9999}, "choice has at most 200 characters, not 9,999."),
         ({"releases": "0"}, "The number of releases must be an integer"),
         ({"honest_fraction": "0"}, "The honest fraction must be above 0"),
         ({"question": "sum", "lower": "3", "upper": "3"}, ""),

@@ -1,5 +1,6 @@
 """The planner's page over HTTP: its stream is ``shuffledp plan --json``, and calculations end with their request."""
 
+import asyncio
 import html
 import json
 import re
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from shuffledp.app import planner as planner_module
+from shuffledp.app.query import Query
 from shuffledp.cli import main
 from shuffledp.collection.task.task import padded_protocol
 from shuffledp.planning import plan
@@ -191,6 +193,26 @@ def test_the_page_without_a_script(served, question):
     assert re.search(r'name="choice" value="[^"]+" [^>]*checked', page)
     assert "style=" not in page
     assert page.count("<script") == 1
+
+
+def test_few_previews_are_kept(monkeypatch):
+    """They have charts: ten thousand would fill the memory."""
+    monkeypatch.setattr(planner_module, "_CACHED_PREVIEWS", 3)
+    drawn = []
+
+    class Drawing:
+        async def run(self, _, query, *names):
+            drawn.append(query.draw)
+            return f"draw {query.draw} of {names}"
+
+    async def look():
+        planner, best = planner_module.Planner(Drawing()), plan(Count(500), epsilon=1.0, delta=1e-6)[0]
+        queries = [Query(question="count", users=500, delta=1e-6, draw=draw) for draw in (0, 0, 1, 2, 3, 0)]
+        return [await planner.preview(query, best) for query in queries]
+
+    shown = asyncio.run(look())
+    assert [text.split()[1] for text in shown] == ["0", "0", "1", "2", "3", "0"]
+    assert drawn == [0, 1, 2, 3, 0]
 
 
 def test_the_empty_page_computes_nothing(served):

@@ -18,6 +18,8 @@ from shuffledp.protocols.registry import PROTOCOLS
 Result = TypeVar("Result")
 Event = tuple[str, dict[str, Any]]
 _CACHED_RESULTS = 10_000
+_CACHED_PREVIEWS = 100
+"""They have charts, and everyone who looks again draws another one."""
 
 
 class Planner:
@@ -26,6 +28,7 @@ class Planner:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._cache: OrderedDict[Hashable, Any] = OrderedDict()
+        self._previews: OrderedDict[Hashable, Preview | str] = OrderedDict()
 
     async def candidates(self, query: Query, name: str) -> list[Candidate]:
         """The candidates of one protocol, those beyond a limit rejected."""
@@ -47,15 +50,17 @@ class Planner:
 
     async def preview(self, query: Query, plan: Plan) -> Preview | str:
         """A release about invented data, always the same for one ``draw``; or why there is none."""
-        key = (preview, query, plan_id(plan))
-        if key not in self._cache:
+        key = (query, plan_id(plan))
+        if key not in self._previews:
             try:
                 result: Preview | str = await self._workers.run(preview, query, plan.protocol.name, plan.variant)
             except ShuffledpError as error:
                 result = str(error)
-            self._store(key, result)
-        stored: Preview | str = self._cache[key]
-        return stored
+            self._previews[key] = result
+            while len(self._previews) > _CACHED_PREVIEWS:
+                self._previews.popitem(last=False)
+            return result
+        return self._previews[key]
 
     def known(self, query: Query) -> Known:
         """What is cached for a query."""

@@ -20,6 +20,7 @@ SHAPES = ("skewed", "even")
 _MAX_USERS, _MAX_CATEGORIES, _MAX_BINS, _MAX_RELEASES = 10**9, 10**6, 2048, 1000
 """A page is for trying things out; the command line has no such limits."""
 _LONGEST_NUMBER = 40
+_LONGEST_CHOICE = 200
 _FIELDS_OF = {
     "count": (),
     "histogram": ("domain_size",),
@@ -62,6 +63,8 @@ class Query:
     def __post_init__(self) -> None:
         _check_choice("question", self.question, QUESTIONS)
         _check_choice("shape", self.shape, SHAPES)
+        if len(self.choice) > _LONGEST_CHOICE:
+            raise ParameterError(f"choice has at most {_LONGEST_CHOICE} characters, not {len(self.choice):,}.")
         for name, value, limit in (
             ("users", self.users, _MAX_USERS),
             ("domain_size", self.domain_size, _MAX_CATEGORIES),
