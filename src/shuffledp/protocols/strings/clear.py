@@ -19,7 +19,7 @@ from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.single_message import one_message_each
 from shuffledp.protocols.parts.thresholded import THRESHOLD_ESTIMATORS, ThresholdAnalysis
 from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf, check_estimator
-from shuffledp.protocols.strings.protocol import MAX_LISTED, Progress, StringsProtocol
+from shuffledp.protocols.strings.protocol import MAX_LISTED, SearchProgress, StringsProtocol
 from shuffledp.randomness import SYSTEM, RandomSource
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class ClearStrings(StringsProtocol):
         estimator: str = "",
         settings: SearchSettings | None = None,  # noqa: ARG002 - nothing is searched
         candidates: Collection[str] = (),  # noqa: ARG002
-        progress: Progress = lambda _: None,  # noqa: ARG002
+        progress: SearchProgress = lambda _: None,  # noqa: ARG002
     ) -> StringsEstimate:
         """The released strings, with their counts."""
         estimator = estimator or self.estimators[0]

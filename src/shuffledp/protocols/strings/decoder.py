@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.native import ACTIVE
-from shuffledp.protocols.strings.protocol import Progress
+from shuffledp.protocols.strings.protocol import SearchProgress
 from shuffledp.protocols.strings.search import search
 from shuffledp.protocols.strings.search_plan import Cells, SearchPlan, SearchSettings, plan_search
 from shuffledp.protocols.strings.tree import StringTree
@@ -84,7 +84,7 @@ class Decoder:
     """Per level and bucket."""
     users: int
     settings: SearchSettings = field(default_factory=SearchSettings)
-    progress: Progress = lambda _: None
+    progress: SearchProgress = lambda _: None
     native: bool = ACTIVE
 
     def decode(self, candidates: Sequence[int] = ()) -> Decoded:

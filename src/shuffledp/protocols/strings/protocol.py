@@ -23,7 +23,7 @@ from shuffledp.randomness import SYSTEM, RandomSource
 if TYPE_CHECKING:
     from shuffledp.protocols.strings.search_plan import SearchSettings
 
-Progress = Callable[[float], None]
+SearchProgress = Callable[[float], None]
 """Called with the share of the work that is done."""
 MAX_LISTED = 1 << 12
 """Domains of more strings are not enumerated."""
@@ -120,7 +120,7 @@ class StringsProtocol(IndexedProtocol):
         estimator: str = "",
         settings: SearchSettings | None = None,
         candidates: Collection[str] = (),
-        progress: Progress = lambda _: None,
+        progress: SearchProgress = lambda _: None,
     ) -> StringsEstimate:
         """The strings that were found, with their counts.
 
@@ -157,7 +157,7 @@ def run_strings(
     indices: NDArray[Any],
     *,
     candidates: Collection[str] = (),
-    progress: Progress = lambda _: None,
+    progress: SearchProgress = lambda _: None,
     estimator: str,
     route: str,
     source: RandomSource,

@@ -37,7 +37,7 @@ from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.parts.blanket import blanket_offsets, blanket_report_pmf, most_buckets, too_few_users
 from shuffledp.protocols.parts.linear import IndependentTerms
 from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf, check_estimator
-from shuffledp.protocols.strings.protocol import Progress, StringsProtocol
+from shuffledp.protocols.strings.protocol import SearchProgress, StringsProtocol
 from shuffledp.protocols.strings.tree import MAX_LEVELS, StringTree
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, binomial, integers, uniform_counts
@@ -251,7 +251,7 @@ class TreeBlanketStrings(StringsProtocol):
         estimator: str = "",
         settings: SearchSettings | None = None,
         candidates: Collection[str] = (),
-        progress: Progress = lambda _: None,
+        progress: SearchProgress = lambda _: None,
     ) -> StringsEstimate:
         """The strings that the decoder finds, with their counts."""
         from shuffledp.protocols.strings.decoder import Decoder
