@@ -73,7 +73,7 @@ def test_slopes_of_predictions(outcome):
 
 
 def test_messages(outcome):
-    """SPEC 5.6: 8 messages of split and mix among ten thousand; cheu's bits are the root of the users."""
+    """8 messages of split and mix among ten thousand; cheu's bits are the root of the users."""
     found = {(row["protocol"], row["users"]): row["messages"] for row in rows_of(outcome, "points")}
     assert found["sum/split-and-mix", 10_000] == 8
     assert found["sum/cheu", 10_000] == 100

@@ -31,7 +31,7 @@ def test_every_model_and_problem(rows):
 
 
 def test_pointer_chasing_does_not_depend_on_the_length(rows):
-    """163 samples at (1, 1e-6), and 26,608 by the constants of the proof (SPEC prints the rounded-down number)."""
+    """163 samples at (1, 1e-6), and 26,608 by the constants of the proof."""
     shuffled = [row for row in rows if row["problem"] == "PC(2, l)" and row["model"] == "shuffled"]
     assert {row["proven"] for row in shuffled} == {163}
     assert {row["paper"] for row in shuffled} == {26_608}
