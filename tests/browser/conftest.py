@@ -28,6 +28,11 @@ def _load_tools():
 tools = _load_tools()
 
 
+def pytest_collection_modifyitems(items):
+    """Run browser tests last: Playwright leaves an event loop running in its thread, so that no other can start."""
+    items.sort(key=lambda item: Path(__file__).parent in item.path.parents)
+
+
 def _skip(what, error):
     line = f"{what} were skipped: {error}"
     if os.environ.get("CI") == "true":

@@ -234,8 +234,8 @@ def test_a_release_that_fails_for_good_says_why_and_spends_nothing(collection, b
     """An estimate that is no number can never be written down; it was tried for ever, with the budget spent."""
     from shuffledp.collection.analyzer import releasing
 
-    def endless(*told):
-        result = estimate_round(*told)
+    def endless(*arguments, **options):
+        result = estimate_round(*arguments, **options)
         return replace(result, estimate=replace(result.estimate, counts=result.estimate.counts * np.inf))
 
     monkeypatch.setattr(releasing, "estimate_round", endless)

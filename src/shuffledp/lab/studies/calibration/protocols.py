@@ -21,9 +21,9 @@ _DOMAIN_OF_QUESTION: dict[str, dict[str, Any]] = {
 
 
 def protocols_of_two_calibrations() -> Iterator[tuple[str, str]]:
-    """Question and name of shuffled protocols whose paper's constants are not the least ones."""
-    for question, named in PROTOCOLS.items():
-        for name, kind in named.items():
+    """Question and name of shuffled protocols for counts, histograms and sums that have the paper's constants too."""
+    for question in _DOMAIN_OF_QUESTION:
+        for name, kind in PROTOCOLS[question].items():
             if kind.trust == "shuffled" and "paper" in kind.calibrations:
                 yield question, name
 
