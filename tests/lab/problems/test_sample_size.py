@@ -20,8 +20,8 @@ from shuffledp.lab.problems import (
 )
 from shuffledp.lab.problems.sample_size import coupon_users, least_number
 
-# Reference values: epsilon, delta, h, mu, t, k, n by Chernoff, by the exact coupon, direct with paper noise, with tight noise;
-# then the last two as computed here, where the specification's own search was coarser
+# Reference values: epsilon, delta, h, mu, t, k, n by Chernoff, by the exact coupon, direct with paper noise, with tight
+# noise; then the last two as computed here, by a finer search
 ROWS = [
     (1.0, 1e-6, 2, 3040, 3325, 6652, 26608, 13631, 6374, 163, 6373, 163),
     (1.0, 1e-6, 10, 3040, 3358, 6717, 134338, 69760, 32752, 768, 32743, 768),
