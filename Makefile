@@ -62,12 +62,15 @@ studies: $(VENV)/.run ## every table and theorem of the literature, measured and
 
 test: $(VENV)/.dev $(VENV)/.data-sets lint ## lint, types, contracts, then all tests but the slow ones; those marked "kernels" again without compiled kernels
 	@$(BIN)/shuffledp doctor
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" --ignore=tests/browser
+	@echo "In a browser, in processes of their own: see tests/browser/conftest.py"
+	@$(BIN)/python -m pytest -n 2 -m "not slow" tests/browser
 	@echo "What calls kernels, again without them"
 	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) -m "kernels and not slow" tests
 
 test-slow: $(VENV)/.dev $(VENV)/.data-sets ## the slow tests: long statistics, many kill schedules, large inputs
-	@$(BIN)/python -m pytest -n $(WORKERS) -m slow
+	@$(BIN)/python -m pytest -n $(WORKERS) -m slow --ignore=tests/browser
+	@$(BIN)/python -m pytest -n 2 -m slow tests/browser
 
 test-spark: $(SPARK)/.spark ## the tests of the Spark engine, with a real Spark; uses Java 17 or newer, or one that it installs
 	@$(SPARK)/bin/python -m pytest -m spark tests/engines/spark
