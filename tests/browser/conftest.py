@@ -1,8 +1,10 @@
 """A real Chromium for tests, and the tools that build what runs in it. Nothing is skipped under CI=true.
 
 ``browser`` is a running Chromium of Playwright, ``page`` an empty page in a context of its own, ``site`` serves files
-over HTTP on loopback. Where no Chromium can be had, the tests that need one are skipped with one line. Playwright leaves
-an event loop running in its thread, so that no other can start: ``make test`` runs these tests in processes of their own.
+over HTTP on loopback. Where no Chromium can be had, the tests that need one are skipped with one line.
+
+Playwright leaves an event loop running in its thread, so that no other can start: ``make test`` runs these tests in
+processes of their own.
 """
 
 import functools
