@@ -204,3 +204,18 @@ def test_version_and_help(shuffledp):
         assert "Usage" in done.out
     for command in (("plan", "count"), ("run", "histogram"), ("account",), ("demo",)):
         assert "Example:" in shuffledp(*command, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "page"),
+    [([], None), (["--page"], ""), (["--page", "a.html"], "a.html"), (["--page", "--devices", "2000"], "")],
+)
+def test_the_demo_takes_a_page_with_or_without_a_file(arguments, page):
+    import typer
+    from typer.main import get_command
+
+    from shuffledp.cli import demo
+
+    application = typer.Typer()
+    application.command(cls=demo.demo.command_class)(demo.demo)
+    assert get_command(application).make_context("demo", arguments).params["page"] == page

@@ -77,7 +77,7 @@ class _OptionalValue(TyperCommand):
     """A command whose option --page may be given without a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        following = [*args[1:], "-"]
+        following = [*args, "-"][1:]
         pairs = [
             [arg, ""] if arg == "--page" and after.startswith("-") else [arg]
             for arg, after in zip(args, following, strict=True)
