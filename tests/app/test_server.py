@@ -232,7 +232,7 @@ def test_only_this_machine_and_this_page(served):
     assert "form-action 'self'" in policy
     assert "require-trusted-types-for 'script'" in policy
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", served.port), timeout=5)
+        socket.create_connection(("127.0.0.2", served.port), timeout=60)
 
 
 def test_a_taken_port_and_a_wrong_one(capsys):

@@ -24,7 +24,7 @@ PATH = "/v1/tasks/00/reports"
 
 
 def send(server, pauses=None, **options):
-    with Connection(server.url, timeout=5) as connection:
+    with Connection(server.url, timeout=60) as connection:
         return deliver(connection, PATH, b"report", wait=(lambda _: None) if pauses is None else pauses, **options)
 
 
@@ -234,7 +234,7 @@ def test_an_answer_that_is_cut_off_is_none(cut, pauses, quick):
 
     thread = threading.Thread(target=serve)
     thread.start()
-    with Connection(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=5) as connection:
+    with Connection(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=60) as connection:
         answer = deliver(connection, PATH, b"report", wait=pauses, patience=quick)
     thread.join(30)
     listener.close()

@@ -78,7 +78,7 @@ def open_files(file):
 
 
 def wait_until_closed(file):
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while open_files(file):
         assert time.monotonic() < deadline, "it is read to its end for nobody"
         time.sleep(0.01)
