@@ -11,14 +11,13 @@ from shuffledp.messages import MessageFormat
 from shuffledp.privacy.cheu import FlippedCount, least_count_flip
 from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.parts.single_message import one_message_each
-from shuffledp.protocols.protocol import Cost
+from shuffledp.protocols.parts.single_message import SingleMessageProtocol, one_message_each
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, bernoulli
 
 
 @dataclass(frozen=True)
-class FlippedBit(CountProtocol):
+class FlippedBit(SingleMessageProtocol, CountProtocol):
     """Send the bit, flipped with a small probability."""
 
     name: ClassVar[str] = "flipped-bit"
@@ -34,10 +33,6 @@ class FlippedBit(CountProtocol):
     def guarantee(self):
         curve = FlippedCount(self.target.honest_users, self.flip)
         return self.target.guarantee(curve, theorem="bounded over all data", local_epsilon=curve.local_epsilon)
-
-    @property
-    def cost(self):
-        return Cost(1.0, 1, self.message_format.bits)
 
     @property
     def message_format(self):

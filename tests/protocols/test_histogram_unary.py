@@ -11,6 +11,7 @@ from shuffledp.errors import DomainError, ParameterError, UnknownNameError
 from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.histogram import unary
 from shuffledp.protocols.histogram.unary import UnaryEncoding
+from shuffledp.protocols.parts import bit_rows
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 from shuffledp.testing import check_protocol
@@ -97,7 +98,7 @@ def test_many_chunks_make_one_tally(monkeypatch):
     messages = protocol.randomize_all(np.arange(500) % 7)
     whole = protocol.tally(messages)
     assert whole.counts.tolist() == messages.values.sum(axis=0).tolist()
-    monkeypatch.setattr(unary, "_CHUNK_BITS", 100)
+    monkeypatch.setattr(bit_rows, "_CHUNK_BITS", 100)
     assert protocol.tally(messages) == whole
 
 

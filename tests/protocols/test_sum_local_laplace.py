@@ -46,7 +46,7 @@ def test_the_constants_of_the_error_bounds(decay):
     """ln E[e^(s X)] <= s^2 v / (2 (1 - c s)), and E|X|^3 <= largest term * v, by summing."""
     a = math.exp(-decay)
     sums = LocalLaplaceSum(Target(2, 50.0, 0.0), levels=1, ratio=Dyadic.at_least(a), margin=9, domain=UNIT)
-    reports, v = sums._reports, 2 * a / (1 - a) ** 2
+    reports, v = sums.reports, 2 * a / (1 - a) ** 2
     c = reports.heaviest_tail
     for s in np.linspace(0.001, 0.999, 400) / c:
         logarithm = -math.log1p(-((math.sinh(s / 2) / math.sinh(decay / 2)) ** 2))

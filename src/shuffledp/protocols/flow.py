@@ -10,25 +10,63 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.protocols.protocol import check_enough_users
+from shuffledp.protocols.protocol import Protocol, check_enough_users
+from shuffledp.randomness import SYSTEM
 
 if TYPE_CHECKING:
     from shuffledp.estimate import Estimate
     from shuffledp.messages import Tally
-    from shuffledp.protocols.protocol import Protocol
+    from shuffledp.privacy.guarantee import Guarantee
     from shuffledp.randomness import RandomSource
+
+EstimateType = TypeVar("EstimateType", bound="Estimate")
 
 ROUTES = ("auto", "messages", "counts")
 
 _MAX_NUMBERS_BY_DEFAULT = 20_000_000
 _MAX_NUMBERS_IN_MEMORY = 1_000_000_000
 _PORTION_NUMBERS = 1 << 22
+
+
+class Origin(TypedDict):
+    """The fields of every estimate that say what it was made from."""
+
+    protocol: str
+    estimator: str
+    users: int
+    guarantee: Guarantee
+    secure: bool
+
+
+class EstimatingProtocol(Protocol, Generic[EstimateType]):
+    """A protocol whose estimates all have one type, and a round of it in this process."""
+
+    @abstractmethod
+    def estimate(self, tally: Tally, *, estimator: str = "") -> EstimateType:
+        """The estimate with its uncertainty."""
+
+    def origin(self, tally: Tally, estimator: str) -> Origin:
+        """The fields of the estimate from this tally that do not depend on the question."""
+        return {
+            "protocol": self.name,
+            "estimator": estimator,
+            "users": tally.users,
+            "guarantee": self.guarantee,
+            "secure": tally.secure,
+        }
+
+    def run(
+        self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
+    ) -> EstimateType:
+        """A full round in this process, from values of the domain to the estimate."""
+        tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
+        return self.estimate(tally, estimator=estimator)
 
 
 class RemoteValues(ABC):

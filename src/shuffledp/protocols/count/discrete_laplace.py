@@ -20,8 +20,8 @@ from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceC
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
-from shuffledp.protocols.parts.single_message import one_message_each
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.parts.single_message import SingleMessageProtocol, one_message_each
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
@@ -29,7 +29,7 @@ _OMITTED_MASS = 1e-14
 
 
 @dataclass(frozen=True)
-class DiscreteLaplaceCount(CountProtocol):
+class DiscreteLaplaceCount(SingleMessageProtocol, CountProtocol):
     """A count with discrete Laplace noise (Ghosh and others 2009); central, delta 0."""
 
     name: ClassVar[str] = "discrete-laplace"
@@ -49,11 +49,6 @@ class DiscreteLaplaceCount(CountProtocol):
         """Pure privacy with respect to everyone except the collecting party."""
         curve = DiscreteLaplaceCurve(self.ratio)
         return self.target.guarantee(curve, theorem="exact divergence of the noise", trust="central")
-
-    @property
-    def cost(self) -> Cost:
-        """One bit."""
-        return Cost(1.0, 1, 1)
 
     @property
     def message_format(self) -> MessageFormat:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,15 +12,12 @@ from shuffledp.domain import BIT, Bit
 from shuffledp.errors import DomainError
 from shuffledp.estimate import CountEstimate
 from shuffledp.messages import Tally
-from shuffledp.protocols.flow import tally_round
-from shuffledp.protocols.parts.analysis import AnalysedProtocol
-from shuffledp.protocols.parts.indexed import IndexedProtocol
+from shuffledp.protocols.parts.analysis import CountingProtocol
 from shuffledp.protocols.protocol import ExpectedError
 from shuffledp.protocols.target import Target
-from shuffledp.randomness import SYSTEM, RandomSource
 
 
-class CountProtocol(IndexedProtocol, AnalysedProtocol):
+class CountProtocol(CountingProtocol[CountEstimate]):
     """How many users hold a 1."""
 
     question: ClassVar[str] = "count"
@@ -55,34 +51,12 @@ class CountProtocol(IndexedProtocol, AnalysedProtocol):
         analysis = self._checked(tally, estimator)
         observed = self.observed(tally)
         return CountEstimate(
-            protocol=self.name,
-            estimator=estimator,
-            users=tally.users,
-            guarantee=self.guarantee,
+            **self.origin(tally, estimator),
             intervals=analysis.intervals(observed),
-            secure=tally.secure,
             value=float(analysis.estimate(observed, estimator)[0]),
             standard_error=float(analysis.standard_errors(observed)[0]),
             threshold_at=analysis.withheld_below,
         )
-
-    def run(
-        self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
-    ) -> CountEstimate:
-        """A full round in this process, from bits to the estimate."""
-        tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
-        return self.estimate(tally, estimator=estimator)
-
-    def expected_error(
-        self,
-        *,
-        estimator: str = "",
-        confidence: float = 0.95,
-        users: int | None = None,
-        counts: NDArray[np.int64] | None = None,
-    ) -> ExpectedError:
-        """The predicted error, in the worst case or for given true numbers of ones."""
-        return self._expected(estimator, confidence, counts, users=users)
 
     def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """The number of ones."""

@@ -27,14 +27,19 @@ from shuffledp.protocols.histogram.hadamard_response import check_total, odd_par
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
-from shuffledp.protocols.parts.single_message import check_listed, one_message_each, single_message_pmf
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.parts.single_message import (
+    SingleMessageProtocol,
+    check_listed,
+    one_message_each,
+    single_message_pmf,
+)
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 
 
 @dataclass(frozen=True)
-class BassilySmith(HistogramProtocol):
+class BassilySmith(SingleMessageProtocol, HistogramProtocol):
     """A histogram from one randomized sign per user (Bassily and Smith 2015); local, delta 0."""
 
     name: ClassVar[str] = "bassily-smith"
@@ -60,11 +65,6 @@ class BassilySmith(HistogramProtocol):
     def rows(self) -> int:
         """Number of rows of the public matrix: the least power of two above the number of categories."""
         return 1 << self.domain_size.bit_length()
-
-    @property
-    def cost(self) -> Cost:
-        """A row and a sign."""
-        return Cost(1.0, 1, self.message_format.bits)
 
     @property
     def message_effects(self) -> tuple[float, float]:

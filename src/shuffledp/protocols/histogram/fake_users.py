@@ -21,22 +21,21 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.privacy.fake_users import FakeRows, least_row_flip, paper_row_flip
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve, log_ratio_above
-from shuffledp.protocols.histogram.protocol import HistogramProtocol
+from shuffledp.protocols.parts.bit_rows import BitRowHistogram
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
-_CHUNK_CELLS = 1 << 24
 _MAX_LISTED = 100_000
 
 
 @dataclass(frozen=True)
-class FakeUsersHistogram(HistogramProtocol):
+class FakeUsersHistogram(BitRowHistogram):
     """A histogram from flipped rows of bits, with rows of fake users (Cheu and Zhilyaev 2022); shuffled.
 
     Options of ``calibrate``:
@@ -103,16 +102,6 @@ class FakeUsersHistogram(HistogramProtocol):
     def _rows(self) -> int:
         return 1 + self.fake_rows
 
-    @property
-    def message_effects(self) -> tuple[float, float]:
-        """A message counts for a category or not."""
-        return 0.0, 1.0
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """A row: a bit per category."""
-        return MessageFormat((), flags=self.domain_size)
-
     def report_pmf(self, value: int) -> Pmf:
         """Every multiset of rows."""
         owned = check_index(value, self.domain_size)
@@ -140,15 +129,6 @@ class FakeUsersHistogram(HistogramProtocol):
         offsets = np.arange(len(owned) + 1, dtype=np.int64) * self._rows
         sent = bits.astype(self.message_format.dtype, copy=False)
         return Messages(sent[:, 0] if size == 1 else sent, len(owned), offsets, source.secure)
-
-    def tally(self, messages: Messages) -> Tally:
-        """How many rows have each bit set."""
-        sent = self.message_format.check(messages.values).reshape(-1, self.domain_size)
-        counts = np.zeros(self.domain_size, dtype=np.int64)
-        step = max(1, _CHUNK_CELLS // self.domain_size)
-        for start in range(0, len(sent), step):
-            counts += sent[start : start + step].sum(axis=0, dtype=np.int64)
-        return Tally(counts, messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """A count is the number of 1 bits that are not flipped plus that of 0 bits that are; flips are independent."""

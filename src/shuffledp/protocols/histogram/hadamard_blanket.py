@@ -29,7 +29,8 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve
-from shuffledp.protocols.parts.blanket import BLANKET_THEOREM, BlanketHistogram, blanket_offsets, blanket_report_pmf
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
+from shuffledp.protocols.parts.blanket import BLANKET_THEOREM, BlanketProtocol, blanket_offsets, blanket_report_pmf
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.single_message import check_listed
 from shuffledp.protocols.protocol import Pmf
@@ -47,7 +48,7 @@ Vectors = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
-class HadamardBlanketHistogram(BlanketHistogram):
+class HadamardBlanketHistogram(BlanketProtocol, HistogramProtocol):
     """A histogram from tuples of parity vectors, for very large domains (Ghazi, Golowich and others 2019); shuffled.
 
     Options of ``calibrate``:

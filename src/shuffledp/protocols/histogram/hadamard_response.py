@@ -29,8 +29,13 @@ from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, response_epsilon
-from shuffledp.protocols.parts.single_message import check_listed, one_message_each, single_message_pmf
-from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf, check_estimator
+from shuffledp.protocols.parts.single_message import (
+    SingleMessageProtocol,
+    check_listed,
+    one_message_each,
+    single_message_pmf,
+)
+from shuffledp.protocols.protocol import ExpectedError, Pmf, check_estimator
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials, integers, uniform_counts
 
@@ -41,7 +46,7 @@ _BLOCK_SHARE = 0.1  # fraction of the risk of an interval for blocks with more u
 
 
 @dataclass(frozen=True)
-class HadamardResponse(HistogramProtocol):
+class HadamardResponse(SingleMessageProtocol, HistogramProtocol):
     """A histogram from columns of a Hadamard matrix (Acharya, Sun and Zhang 2019); local, delta 0.
 
     Options of ``calibrate``:
@@ -90,11 +95,6 @@ class HadamardResponse(HistogramProtocol):
     def width(self) -> int:
         """Columns per block: the least power of two with a row for every category besides row 0."""
         return 1 << (-(-self.domain_size // self.blocks)).bit_length()
-
-    @property
-    def cost(self) -> Cost:
-        """One output."""
-        return Cost(1.0, 1, self.message_format.bits)
 
     @property
     def message_effects(self) -> tuple[float, float]:

@@ -25,7 +25,7 @@ from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.blanket import (
     BLANKET_THEOREM,
-    BlanketHistogram,
+    BlanketProtocol,
     blanket_offsets,
     blanket_report_pmf,
     most_buckets,
@@ -47,7 +47,7 @@ _MAX_LISTED = 10_000
 
 
 @dataclass(frozen=True)
-class HashedBlanketHistogram(BlanketHistogram, HashedHistogram):
+class HashedBlanketHistogram(BlanketProtocol, HashedHistogram):
     """A histogram of hashed values among uniform ones, for large domains (Luo, Wang and Yi 2022, FE1); shuffled.
 
     Options of ``calibrate``:

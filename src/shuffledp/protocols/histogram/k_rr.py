@@ -15,12 +15,8 @@ from typing import ClassVar, Self
 from shuffledp.domain import Categories, Numbered
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.answers import AnswerHistogram
-from shuffledp.protocols.parts.response import (
-    blanket_for,
-    response_epsilon,
-)
+from shuffledp.protocols.parts.response import blanket_for, response_epsilon
 from shuffledp.protocols.target import Target
-from shuffledp.randomness import Dyadic
 
 
 @dataclass(frozen=True)
@@ -30,11 +26,6 @@ class KRandomizedResponse(AnswerHistogram):
     name: ClassVar[str] = "k-rr"
     trust: ClassVar[str] = "local"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
-
-    blanket: Dyadic
-    """The probability of sending a uniform category instead of the true one."""
-    domain_size: int
-    categories: Categories | None = None
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:

@@ -27,15 +27,20 @@ from shuffledp.protocols.parts.hashed_reports import HashedHistogram
 from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, respond, response_epsilon
-from shuffledp.protocols.parts.single_message import check_listed, one_message_each, single_message_pmf
+from shuffledp.protocols.parts.single_message import (
+    SingleMessageProtocol,
+    check_listed,
+    one_message_each,
+    single_message_pmf,
+)
 from shuffledp.protocols.parts.supports import check_supports, support_analysis
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 
 @dataclass(frozen=True)
-class LocalHashing(HashedHistogram):
+class LocalHashing(SingleMessageProtocol, HashedHistogram):
     """A histogram by randomized response on a hash (Wang and others 2017, OLH); local, delta 0.
 
     Options of ``calibrate``:
@@ -71,11 +76,6 @@ class LocalHashing(HashedHistogram):
     def guarantee(self) -> Guarantee:
         """Pure local privacy: the function is independent of the value, and the bucket is randomized response."""
         return self.target.local_guarantee(response_epsilon(self.hashes.buckets, self.blanket), theorem="exact ratio")
-
-    @property
-    def cost(self) -> Cost:
-        """One function with a bucket."""
-        return Cost(1.0, 1, self.message_format.bits)
 
     def report_pmf(self, value: int) -> Pmf:
         """A uniform function with the value's bucket, or any bucket."""

@@ -14,16 +14,13 @@ from shuffledp.domain import Categories, Numbered
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.estimate import HistogramEstimate
 from shuffledp.messages import Tally
-from shuffledp.protocols.flow import tally_round
-from shuffledp.protocols.parts.analysis import AnalysedProtocol
+from shuffledp.protocols.parts.analysis import CountingProtocol
 from shuffledp.protocols.parts.category_noise import CategoryNoise
-from shuffledp.protocols.parts.indexed import IndexedProtocol
 from shuffledp.protocols.protocol import ExpectedError, Value
 from shuffledp.protocols.target import Target
-from shuffledp.randomness import SYSTEM, RandomSource
 
 
-class HistogramProtocol(IndexedProtocol, AnalysedProtocol):
+class HistogramProtocol(CountingProtocol[HistogramEstimate]):
     """How many users hold each category."""
 
     question: ClassVar[str] = "histogram"
@@ -104,35 +101,13 @@ class HistogramProtocol(IndexedProtocol, AnalysedProtocol):
         analysis = self._checked(tally, estimator)
         observed = self.observed(tally)
         return HistogramEstimate(
-            protocol=self.name,
-            estimator=estimator,
-            users=tally.users,
-            guarantee=self.guarantee,
+            **self.origin(tally, estimator),
             intervals=analysis.intervals(observed),
-            secure=tally.secure,
             categories=self.domain.names,
             counts=analysis.estimate(observed, estimator),
             standard_errors=analysis.standard_errors(observed),
             threshold_at=analysis.withheld_below,
         )
-
-    def run(
-        self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
-    ) -> HistogramEstimate:
-        """A full round in this process, from categories (numbers if they have no names) to the estimate."""
-        tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
-        return self.estimate(tally, estimator=estimator)
-
-    def expected_error(
-        self,
-        *,
-        estimator: str = "",
-        confidence: float = 0.95,
-        users: int | None = None,
-        counts: NDArray[np.int64] | None = None,
-    ) -> ExpectedError:
-        """The predicted error: typical over all categories, or for given true counts."""
-        return self._expected(estimator, confidence, counts, users=users)
 
     def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """How many users hold each category."""

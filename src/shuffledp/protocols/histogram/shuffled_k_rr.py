@@ -19,9 +19,7 @@ from shuffledp.errors import ConditionError
 from shuffledp.privacy.amplification import RandomizedResponseCurve, least_blanket
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.answers import AnswerHistogram
-from shuffledp.protocols.parts.response import (
-    response_epsilon,
-)
+from shuffledp.protocols.parts.response import response_epsilon
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
@@ -31,11 +29,6 @@ class ShuffledKRandomizedResponse(AnswerHistogram):
     """A histogram by randomized response, one message per user (Balle and others 2019); shuffled."""
 
     name: ClassVar[str] = "shuffled-k-rr"
-
-    blanket: Dyadic
-    """The probability of sending a uniform category instead of the true one."""
-    domain_size: int
-    categories: Categories | None = None
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:

@@ -29,9 +29,14 @@ from shuffledp.protocols.parts.hashed_reports import HashedHistogram
 from shuffledp.protocols.parts.hashing import AffineHashes, least_prime
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import respond, response_epsilon
-from shuffledp.protocols.parts.single_message import check_listed, one_message_each, single_message_pmf
+from shuffledp.protocols.parts.single_message import (
+    SingleMessageProtocol,
+    check_listed,
+    one_message_each,
+    single_message_pmf,
+)
 from shuffledp.protocols.parts.supports import support_analysis
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 from shuffledp.randomness.dyadic import check_uncertain
@@ -47,7 +52,7 @@ _FIRST_TRIAL = 0.05  # buckets per user
 
 
 @dataclass(frozen=True)
-class ShuffledLocalHashing(HashedHistogram):
+class ShuffledLocalHashing(SingleMessageProtocol, HashedHistogram):
     """A histogram by randomized response on a hash, one message per user (Wang and others 2020); shuffled.
 
     Options of ``calibrate``:
@@ -99,11 +104,6 @@ class ShuffledLocalHashing(HashedHistogram):
         curve = BlanketCurve(self.target.honest_users, self.blanket, self.buckets)
         local = response_epsilon(self.buckets, self.blanket)
         return self.target.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
-
-    @property
-    def cost(self) -> Cost:
-        """A hash function and a bucket."""
-        return Cost(1.0, 1, self.message_format.bits)
 
     def report_pmf(self, value: int) -> Pmf:
         """A uniform hash function, with the value's bucket or a uniform one."""

@@ -22,25 +22,28 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError, UnknownNameError
-from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.messages import Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
-from shuffledp.protocols.histogram.protocol import HistogramProtocol
+from shuffledp.protocols.parts.bit_rows import BitRowHistogram
 from shuffledp.protocols.parts.category_noise import Responses
 from shuffledp.protocols.parts.linear import LinearAnalysis
-from shuffledp.protocols.parts.single_message import check_listed, one_message_each, single_message_pmf
+from shuffledp.protocols.parts.single_message import (
+    SingleMessageProtocol,
+    check_listed,
+    one_message_each,
+    single_message_pmf,
+)
 from shuffledp.protocols.parts.supports import check_supports, support_analysis
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomials
 
 VARIANTS = ("optimised", "symmetric")
 
-_CHUNK_BITS = 1 << 22
-
 
 @dataclass(frozen=True)
-class UnaryEncoding(HistogramProtocol):
+class UnaryEncoding(SingleMessageProtocol, BitRowHistogram):
     """A histogram from one flipped bit per category (Wang and others 2017; RAPPOR); local, delta 0.
 
     Options of ``calibrate``:
@@ -88,21 +91,6 @@ class UnaryEncoding(HistogramProtocol):
         """Pure local privacy, computed from the probabilities that are sampled."""
         return self.target.local_guarantee(_ratio_epsilon(self.own_one, self.other_one), theorem="exact ratio")
 
-    @property
-    def cost(self) -> Cost:
-        """One message of a bit per category."""
-        return Cost(1.0, 1, self.message_format.bits)
-
-    @property
-    def message_effects(self) -> tuple[float, float]:
-        """A message counts for a category or not."""
-        return 0.0, 1.0
-
-    @property
-    def message_format(self) -> MessageFormat:
-        """A bit per category."""
-        return MessageFormat((), flags=self.domain_size)
-
     def report_pmf(self, value: int) -> Pmf:
         """Every row of bits with the product of their probabilities."""
         index = check_index(value, self.domain_size)
@@ -119,15 +107,6 @@ class UnaryEncoding(HistogramProtocol):
         bits[np.arange(len(owned)) * self.domain_size + owned] = bernoulli(self.own_one, len(owned), source)
         rows = bits.view(np.uint8)
         return one_message_each(rows if self.domain_size == 1 else rows.reshape(-1, self.domain_size), source)
-
-    def tally(self, messages: Messages) -> Tally:
-        """The number of ones of each category."""
-        counts = np.zeros(self.domain_size, dtype=np.int64)
-        step = max(1, _CHUNK_BITS // self.domain_size)
-        for start in range(0, len(messages), step):
-            chunk = self.message_format.check(messages.values[start : start + step])
-            counts += np.count_nonzero(chunk.reshape(-1, self.domain_size), axis=0)
-        return Tally(counts, messages.users, messages.secure)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """Independent binomial numbers of ones from the holders of each category and from the others."""

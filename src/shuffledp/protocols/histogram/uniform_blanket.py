@@ -25,9 +25,10 @@ from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.incomplete_beta import betainc, betaincc
 from shuffledp.privacy.pure import PureCurve
+from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.blanket import (
     BLANKET_THEOREM,
-    BlanketHistogram,
+    BlanketProtocol,
     blanket_offsets,
     blanket_report_pmf,
     paper_blanket_mean,
@@ -45,7 +46,7 @@ _BLOCKS = 128
 
 
 @dataclass(frozen=True)
-class UniformBlanketHistogram(BlanketHistogram):
+class UniformBlanketHistogram(BlanketProtocol, HistogramProtocol):
     """A histogram of values in clear among uniform ones (Luo, Wang and Yi 2022, FE0); shuffled."""
 
     name: ClassVar[str] = "uniform-blanket"

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Messages, Tally
+from shuffledp.protocols.flow import EstimateType, EstimatingProtocol
+from shuffledp.protocols.parts.indexed import IndexedProtocol
 from shuffledp.protocols.parts.linear import LINEAR_ESTIMATORS
-from shuffledp.protocols.protocol import ExpectedError, Protocol, check_estimator
+from shuffledp.protocols.protocol import ExpectedError, check_estimator
 
 _MAX_LISTED_CODES = 1 << 12
 
@@ -40,7 +42,7 @@ class Analysis(Interface):
         """The predicted error, typical or for given true numbers."""
 
 
-class AnalysedProtocol(Protocol):
+class AnalysedProtocol(EstimatingProtocol[EstimateType]):
     """A protocol whose estimates come from an ``Analysis`` of the observed numbers."""
 
     estimators: ClassVar[tuple[str, ...]] = LINEAR_ESTIMATORS
@@ -90,3 +92,18 @@ class AnalysedProtocol(Protocol):
         estimator = estimator or self.estimators[0]
         check_estimator(estimator, self.estimators)
         return self.analysis_by(estimator, users or self.users).expected_error(confidence, truth)
+
+
+class CountingProtocol(IndexedProtocol, AnalysedProtocol[EstimateType]):
+    """A protocol that estimates how many users hold a value, for one value or for each."""
+
+    def expected_error(
+        self,
+        *,
+        estimator: str = "",
+        confidence: float = 0.95,
+        users: int | None = None,
+        counts: NDArray[np.int64] | None = None,
+    ) -> ExpectedError:
+        """The predicted error, typical or in the worst case over all data sets, or for given true counts."""
+        return self._expected(estimator, confidence, counts, users=users)

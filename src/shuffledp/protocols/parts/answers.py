@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import check_counts, check_index, check_indices
+from shuffledp.domain import Categories, check_counts, check_index, check_indices
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import respond, response_analysis, response_pmf, sample_responses
-from shuffledp.protocols.parts.single_message import one_message_each
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.parts.single_message import SingleMessageProtocol, one_message_each
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 
-class _Answer:
+class _Answer(SingleMessageProtocol):
     """One index below ``domain_size``: the true one, or with probability ``blanket`` a uniform one."""
 
     if TYPE_CHECKING:  # a field of the protocol, or derived from one
@@ -28,11 +29,6 @@ class _Answer:
 
         @property
         def domain_size(self) -> int: ...
-
-    @property
-    def cost(self) -> Cost:
-        """One answer."""
-        return Cost(1.0, 1, self.message_format.bits)
 
     @property
     def message_format(self) -> MessageFormat:
@@ -53,10 +49,14 @@ class _Answer:
         return sample_responses(check_counts(counts, self.domain_size), self.blanket, source)
 
 
+@dataclass(frozen=True)
 class AnswerHistogram(_Answer, HistogramProtocol):
     """Answers about a category."""
 
+    blanket: Dyadic
+    """The probability of sending a uniform category instead of the true one."""
     domain_size: int
+    categories: Categories | None = None
 
     @property
     def message_effects(self) -> tuple[float, float]:

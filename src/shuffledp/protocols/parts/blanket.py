@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.amplification import Slots, least_slots
-from shuffledp.protocols.histogram.protocol import HistogramProtocol
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.protocol import Cost, Pmf, Protocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic, RandomSource, bernoulli
 from shuffledp.search import bisect_integers
@@ -24,8 +23,8 @@ _MAX_LISTED = 200_000
 _TYPICAL_MESSAGES = 50  # per bucket; where the search for the number of buckets starts
 
 
-class BlanketHistogram(HistogramProtocol):
-    """A histogram whose reports consist of the user's own message and uniform blanket messages."""
+class BlanketProtocol(Protocol):
+    """A protocol whose reports consist of the user's own message and uniform blanket messages."""
 
     blanket: Slots
 

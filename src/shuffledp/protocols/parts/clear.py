@@ -10,20 +10,15 @@ from shuffledp.domain import check_index, check_indices
 from shuffledp.messages import MessageFormat, Messages
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.indexed import IndexedProtocol
-from shuffledp.protocols.parts.single_message import one_message_each
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.parts.single_message import SingleMessageProtocol, one_message_each
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.randomness import SYSTEM, RandomSource
 
 
-class ClearProtocol(IndexedProtocol):
+class ClearProtocol(SingleMessageProtocol, IndexedProtocol):
     """Users send the index of their value; noise is added at the release."""
 
     trust: ClassVar[str] = "central"
-
-    @property
-    def cost(self) -> Cost:
-        """One index."""
-        return Cost(1.0, 1, self.message_format.bits)
 
     @property
     def message_format(self) -> MessageFormat:

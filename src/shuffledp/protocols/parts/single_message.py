@@ -1,4 +1,4 @@
-"""Reports of one message per user, and their distribution listed by the codes of messages."""
+"""Base of protocols with one message per user; the distribution of a report, listed by the codes of messages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,19 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Messages
-from shuffledp.protocols.protocol import Pmf
+from shuffledp.protocols.protocol import Cost, Pmf, Protocol
 from shuffledp.randomness import RandomSource
 
 MAX_LISTED = 1 << 10
+
+
+class SingleMessageProtocol(Protocol):
+    """A protocol in which every report is one message."""
+
+    @property
+    def cost(self) -> Cost:
+        """One message."""
+        return Cost(1.0, 1, self.message_format.bits)
 
 
 def one_message_each(values: NDArray[Any], source: RandomSource) -> Messages:

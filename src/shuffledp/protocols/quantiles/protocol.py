@@ -17,13 +17,12 @@ from shuffledp.domain import DEFAULT_BINS, Bins
 from shuffledp.errors import DomainError
 from shuffledp.estimate import QuantileEstimate
 from shuffledp.messages import MessageFormat, Tally
-from shuffledp.protocols.flow import tally_round
+from shuffledp.protocols.flow import EstimatingProtocol
 from shuffledp.protocols.parts.indexed import IndexedProtocol
 from shuffledp.protocols.parts.tree import Tree, TreeFit
 from shuffledp.protocols.parts.weighted_noise import Noise, WeightedNoise, bernstein_radius
 from shuffledp.protocols.protocol import ExpectedError, check_estimator
 from shuffledp.protocols.target import Target
-from shuffledp.randomness import SYSTEM, RandomSource
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +31,7 @@ QUANTILE_ESTIMATORS = ("unbiased", "monotone")
 
 
 @dataclass(frozen=True)
-class QuantilesProtocol(IndexedProtocol):
+class QuantilesProtocol(IndexedProtocol, EstimatingProtocol[QuantileEstimate]):
     """How many users lie below each edge of the bins, and with that every quantile and range."""
 
     question: ClassVar[str] = "quantiles"
@@ -111,25 +110,14 @@ class QuantilesProtocol(IndexedProtocol):
         analysis = TreeAnalysis(self.tree, self.noises(tally.users), self.noises(tally.users, tally))
         below = np.cumsum(analysis.fit.bin_counts(self.centred(tally), tally.users))[:-1]
         return QuantileEstimate(
-            protocol=self.name,
-            estimator=estimator,
-            users=tally.users,
-            guarantee=self.guarantee,
+            **self.origin(tally, estimator),
             intervals=analysis.intervals(below, tally.users),
-            secure=tally.secure,
             edges=self.domain.edges,
             below=monotone(below, tally.users) if estimator == "monotone" else below,
             standard_errors=analysis.standard_errors,
             unbiased=below,
             radius_of=analysis.radius_of,
         )
-
-    def run(
-        self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
-    ) -> QuantileEstimate:
-        """The whole flow in this process, from numbers between the bounds to the estimate."""
-        tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
-        return self.estimate(tally, estimator=estimator)
 
     def expected_error(
         self, *, estimator: str = "", confidence: float = 0.95, users: int | None = None

@@ -16,9 +16,9 @@ from shuffledp.errors import ParameterError
 from shuffledp.estimate import StringsEstimate
 from shuffledp.messages import MessageFormat, Messages, Tally, count_values
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
-from shuffledp.protocols.parts.single_message import one_message_each
+from shuffledp.protocols.parts.single_message import SingleMessageProtocol, one_message_each
 from shuffledp.protocols.parts.thresholded import THRESHOLD_ESTIMATORS, ThresholdAnalysis
-from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf, check_estimator
+from shuffledp.protocols.protocol import ExpectedError, Pmf, check_estimator
 from shuffledp.protocols.strings.protocol import MAX_LISTED, SearchProgress, StringsProtocol
 from shuffledp.randomness import SYSTEM, RandomSource
 
@@ -65,7 +65,7 @@ def string_tally(counts: dict[int, int], users: int, secure: bool) -> StringTall
 
 
 @dataclass(frozen=True)
-class ClearStrings(StringsProtocol):
+class ClearStrings(SingleMessageProtocol, StringsProtocol):
     """Users send their string; the release is that of a histogram of the strings that occur."""
 
     trust: ClassVar[str] = "central"
@@ -74,11 +74,6 @@ class ClearStrings(StringsProtocol):
     @abstractmethod
     def histogram(self, strings: int) -> HistogramProtocol:
         """The same noise and threshold for a histogram of this many strings."""
-
-    @property
-    def cost(self) -> Cost:
-        """One string."""
-        return Cost(1.0, 1, self.message_format.bits)
 
     @property
     def message_format(self) -> MessageFormat:
@@ -186,12 +181,8 @@ class ClearStrings(StringsProtocol):
         observed = tally.counts[shown][order]
         least = float(analysis.largest_withheld(1 - _FOUND_WITH) + 1)
         return StringsEstimate(
-            protocol=self.name,
-            estimator=estimator,
-            users=tally.users,
-            guarantee=self.guarantee,
+            **self.origin(tally, estimator),
             intervals=analysis.intervals(observed),
-            secure=tally.secure,
             strings=tuple(self.domain.string(int(indices[position])) or "" for position in shown[order].tolist()),
             counts=counts[order],
             standard_errors=analysis.standard_errors(observed),

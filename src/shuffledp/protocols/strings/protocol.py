@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -14,7 +14,7 @@ from shuffledp.domain import Strings
 from shuffledp.errors import DomainError
 from shuffledp.estimate import StringsEstimate
 from shuffledp.messages import Tally
-from shuffledp.protocols.flow import tally_round
+from shuffledp.protocols.flow import EstimatingProtocol, tally_round
 from shuffledp.protocols.parts.indexed import IndexedProtocol
 from shuffledp.protocols.protocol import ExpectedError
 from shuffledp.protocols.target import Target
@@ -30,7 +30,7 @@ MAX_LISTED = 1 << 12
 
 
 @dataclass(frozen=True)
-class StringsProtocol(IndexedProtocol):
+class StringsProtocol(IndexedProtocol, EstimatingProtocol[StringsEstimate]):
     """Which strings many users hold, of a domain that nobody lists.
 
     Values are the indices of strings in the domain; the summary of many values has a row (index, count) for each string
@@ -128,13 +128,6 @@ class StringsProtocol(IndexedProtocol):
         fewer users suffice; strings outside the domain are ignored, and all others are still searched. ``progress`` is
         called with the share of the work that is done. A protocol that needs no search ignores all three.
         """
-
-    def run(
-        self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
-    ) -> StringsEstimate:
-        """The whole flow in this process, from strings to the estimate."""
-        tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
-        return self.estimate(tally, estimator=estimator)
 
     @abstractmethod
     def expected_found_from(self, length: int) -> float | None:

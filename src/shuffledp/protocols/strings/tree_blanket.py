@@ -34,9 +34,15 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification import Slots, least_slots
 from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
 from shuffledp.privacy.pure import PureCurve
-from shuffledp.protocols.parts.blanket import blanket_offsets, blanket_report_pmf, most_buckets, too_few_users
+from shuffledp.protocols.parts.blanket import (
+    BlanketProtocol,
+    blanket_offsets,
+    blanket_report_pmf,
+    most_buckets,
+    too_few_users,
+)
 from shuffledp.protocols.parts.linear import IndependentTerms
-from shuffledp.protocols.protocol import Cost, ExpectedError, Pmf, check_estimator
+from shuffledp.protocols.protocol import ExpectedError, Pmf, check_estimator
 from shuffledp.protocols.strings.protocol import SearchProgress, StringsProtocol
 from shuffledp.protocols.strings.tree import MAX_LEVELS, StringTree
 from shuffledp.protocols.target import Target
@@ -58,7 +64,7 @@ _USERS_AT_A_TIME = 1 << 20
 
 
 @dataclass(frozen=True)
-class TreeBlanketStrings(StringsProtocol):
+class TreeBlanketStrings(BlanketProtocol, StringsProtocol):
     """Strings that are frequent, from hashed prefixes among uniform messages (after Luo, Wang and Yi 2022); shuffled.
 
     Options of ``calibrate``:
@@ -151,17 +157,6 @@ class TreeBlanketStrings(StringsProtocol):
             curve = self.blanket.curve(self.target.honest_users, self.buckets)
         local = math.inf if self.domain_size > 1 else 0.0
         return self.target.guarantee(curve, theorem=TREE_THEOREM, local_epsilon=local)
-
-    @property
-    def cost(self) -> Cost:
-        """The user's own message and the blanket messages."""
-        max_messages = 1 + self.blanket.whole + (self.blanket.rest.numerator > 0)
-        return Cost(1 + self.blanket.mean, max_messages, self.message_format.bits)
-
-    @property
-    def min_messages_per_user(self) -> int:
-        """The user's own message and the messages that are always added."""
-        return 1 + self.blanket.whole
 
     @property
     def message_format(self) -> MessageFormat:
@@ -268,12 +263,8 @@ class TreeBlanketStrings(StringsProtocol):
         cells = np.array([string.cells for string in decoded.found], dtype=np.int64)
         errors = FoundErrors(self.levels, decoded.variance, tally.users)
         return StringsEstimate(
-            protocol=self.name,
-            estimator=estimator,
-            users=tally.users,
-            guarantee=self.guarantee,
+            **self.origin(tally, estimator),
             intervals=partial(errors.intervals, found, cells),
-            secure=tally.secure,
             caveats=() if decoded.complete else (_INCOMPLETE,),
             strings=tuple(texts),
             counts=found,

@@ -21,15 +21,15 @@ from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, response_epsilon
-from shuffledp.protocols.parts.single_message import one_message_each
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.parts.single_message import SingleMessageProtocol, one_message_each
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, round_randomly
 
 
 @dataclass(frozen=True)
-class DuchiSum(SumProtocol):
+class DuchiSum(SingleMessageProtocol, SumProtocol):
     """A sum from one randomized bit per user (Duchi, Jordan and Wainwright 2018); local, delta 0."""
 
     name: ClassVar[str] = "duchi"
@@ -49,11 +49,6 @@ class DuchiSum(SumProtocol):
     def guarantee(self) -> Guarantee:
         """Pure local privacy; the two ends of the interval are the worst case."""
         return self.target.local_guarantee(response_epsilon(2, self.blanket), theorem="exact ratio")
-
-    @property
-    def cost(self) -> Cost:
-        """One bit."""
-        return Cost(1.0, 1, 1)
 
     @property
     def message_format(self) -> MessageFormat:

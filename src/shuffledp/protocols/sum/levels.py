@@ -19,8 +19,8 @@ from shuffledp.domain import Interval, check_positions
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
-from shuffledp.protocols.parts.single_message import one_message_each, single_message_pmf
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.parts.single_message import SingleMessageProtocol, one_message_each, single_message_pmf
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.sum.noise_tails import exact_radius
 from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.randomness import SYSTEM, RandomSource, round_randomly, sum_rounded_randomly
@@ -207,7 +207,29 @@ class RoundedNoise:
         return radius / self.levels
 
 
-class CentralLevels(SumProtocol):
+class SummedAnswers(SingleMessageProtocol, SumProtocol):
+    """Users send one answer each, a level whose mean is an affine function of the user's number."""
+
+    @property
+    @abstractmethod
+    def reports(self) -> AffineReports:
+        """The mean and the variance of an answer at each level."""
+
+    @property
+    def message_effects(self) -> tuple[float, float]:
+        """A message adds its number."""
+        return 0.0, float(self.message_format.codes - 1)
+
+    def analysis(self, users: int) -> LinearAnalysis:
+        """Linear in the sum of the answers."""
+        return self.reports.analysis(users)
+
+    def variance(self, values: Floats) -> float:
+        """The variance of the answers to these numbers."""
+        return self.reports.variance(values)
+
+
+class CentralLevels(SingleMessageProtocol, SumProtocol):
     """Users send their level; a trusted party releases the sum with noise."""
 
     levels: int
@@ -216,11 +238,6 @@ class CentralLevels(SumProtocol):
     @abstractmethod
     def decay(self) -> float:
         """The noise x has a probability proportional to e^(-decay |x|)."""
-
-    @property
-    def cost(self) -> Cost:
-        """One level."""
-        return Cost(1.0, 1, self.message_format.bits)
 
     @property
     def message_format(self) -> MessageFormat:

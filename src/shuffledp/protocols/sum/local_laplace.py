@@ -23,19 +23,18 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.single_message import one_message_each, single_message_pmf
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.sum.levels import (
     MAX_LISTED,
     AffineReports,
+    SummedAnswers,
     check_levels,
     level_pmf,
     levels_for,
     sum_of_messages,
     to_levels,
 )
-from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, discrete_laplace
 
@@ -46,7 +45,7 @@ _CLIPPING_EXPONENT = 36  # noise is clipped with a probability below e^-36 < 1e-
 
 
 @dataclass(frozen=True)
-class LocalLaplaceSum(SumProtocol):
+class LocalLaplaceSum(SummedAnswers):
     """A sum with discrete Laplace noise on each number (Dwork and others 2006); local, delta 0.
 
     Options of ``calibrate``:
@@ -99,16 +98,6 @@ class LocalLaplaceSum(SumProtocol):
         return 2 / float(self.ratio.complement)
 
     @property
-    def cost(self) -> Cost:
-        """One noisy level."""
-        return Cost(1.0, 1, self.message_format.bits)
-
-    @property
-    def message_effects(self) -> tuple[float, float]:
-        """A message adds its number."""
-        return 0.0, float(self.message_format.codes - 1)
-
-    @property
     def message_format(self) -> MessageFormat:
         """A noisy level, as its distance from the lowest possible one."""
         return MessageFormat((self.levels + 2 * self.margin + 1,))
@@ -143,7 +132,7 @@ class LocalLaplaceSum(SumProtocol):
         return sum_of_messages(self.message_format, messages)
 
     @cached_property
-    def _reports(self) -> AffineReports:
+    def reports(self) -> AffineReports:
         """The distribution of the noise is the same at all levels.
 
         E|X|^3 / E[X^2] = (1 + 4 a + a^2) / (1 - a^2), and 1/decay + 1/3 is a constant for Bernstein's inequality.
@@ -157,11 +146,3 @@ class LocalLaplaceSum(SumProtocol):
             domain=self.domain,
             heaviest_tail=1 / decay_of(self.ratio) + 1 / 3,
         )
-
-    def analysis(self, users: int) -> LinearAnalysis:
-        """Linear in the sum of the noisy levels."""
-        return self._reports.analysis(users)
-
-    def variance(self, values: NDArray[np.float64]) -> float:
-        """The variance of the noise, and of the rounding of these numbers."""
-        return self._reports.variance(values)

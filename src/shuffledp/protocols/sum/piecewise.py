@@ -24,18 +24,17 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.pure import log_ratio_above
-from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.single_message import one_message_each, single_message_pmf
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.sum.levels import (
     MAX_LISTED,
     AffineReports,
+    SummedAnswers,
     check_levels,
     level_pmf,
     sum_of_messages,
     to_levels,
 )
-from shuffledp.protocols.sum.protocol import SumProtocol
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, integers
 
@@ -45,7 +44,7 @@ _FINE_WINDOW = 64  # least number of points of a window
 
 
 @dataclass(frozen=True)
-class PiecewiseSum(SumProtocol):
+class PiecewiseSum(SummedAnswers):
     """A sum by the piecewise mechanism on a grid (Wang and others 2019); local, delta 0.
 
     Options of ``calibrate``:
@@ -108,16 +107,6 @@ class PiecewiseSum(SumProtocol):
         return self.target.local_guarantee(epsilon, theorem="exact ratio")
 
     @property
-    def cost(self) -> Cost:
-        """One answer."""
-        return Cost(1.0, 1, self.message_format.bits)
-
-    @property
-    def message_effects(self) -> tuple[float, float]:
-        """A message adds its number."""
-        return 0.0, float(self.message_format.codes - 1)
-
-    @property
     def message_format(self) -> MessageFormat:
         """An answer."""
         return MessageFormat((self.answers,))
@@ -153,7 +142,7 @@ class PiecewiseSum(SumProtocol):
         return self.step * (float(self.outside.complement) - outer)
 
     @cached_property
-    def _reports(self) -> AffineReports:
+    def reports(self) -> AffineReports:
         """The mean and variance of an answer, measured from the middle of the grid."""
         width, total, middle = self.window, self.answers, (self.answers - 1) / 2
         centres = self.step * np.arange(self.levels + 1) + (width - 1) / 2 - middle
@@ -169,14 +158,6 @@ class PiecewiseSum(SumProtocol):
             largest_term=total - 1,
             domain=self.domain,
         )
-
-    def analysis(self, users: int) -> LinearAnalysis:
-        """Linear in the sum of the answers."""
-        return self._reports.analysis(users)
-
-    def variance(self, values: NDArray[np.float64]) -> float:
-        """The variance of the answers."""
-        return self._reports.variance(values)
 
 
 def _window_epsilon(answers: int, window: int, outside: Dyadic) -> float:

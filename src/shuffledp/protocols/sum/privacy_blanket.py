@@ -23,12 +23,10 @@ from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.amplification.randomized_response import RandomizedResponseCurve, least_blanket
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.parts.linear import LinearAnalysis
 from shuffledp.protocols.parts.response import respond, response_epsilon, response_pmf, sample_responses
 from shuffledp.protocols.parts.single_message import one_message_each
-from shuffledp.protocols.protocol import Cost, Pmf
-from shuffledp.protocols.sum.levels import AffineReports, level_pmf, to_levels
-from shuffledp.protocols.sum.protocol import SumProtocol
+from shuffledp.protocols.protocol import Pmf
+from shuffledp.protocols.sum.levels import AffineReports, SummedAnswers, level_pmf, to_levels
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 from shuffledp.randomness.dyadic import check_uncertain
@@ -38,7 +36,7 @@ _MAX_LISTED = 512
 
 
 @dataclass(frozen=True)
-class PrivacyBlanketSum(SumProtocol):
+class PrivacyBlanketSum(SummedAnswers):
     """A sum by randomized response on levels, one message per user (Balle and others 2019); shuffled.
 
     Options of ``calibrate``:
@@ -71,16 +69,6 @@ class PrivacyBlanketSum(SumProtocol):
         curve = RandomizedResponseCurve(self.target.honest_users, self.blanket, self.levels + 1)
         local = response_epsilon(self.levels + 1, self.blanket)
         return self.target.guarantee(curve, theorem=curve.theorem, local_epsilon=local)
-
-    @property
-    def cost(self) -> Cost:
-        """One level."""
-        return Cost(1.0, 1, self.message_format.bits)
-
-    @property
-    def message_effects(self) -> tuple[float, float]:
-        """A message adds its number."""
-        return 0.0, float(self.message_format.codes - 1)
 
     @property
     def message_format(self) -> MessageFormat:
@@ -118,16 +106,9 @@ class PrivacyBlanketSum(SumProtocol):
         return np.array([tally.counts @ np.arange(self.levels + 1)])
 
     @cached_property
-    def _reports(self) -> AffineReports:
+    def reports(self) -> AffineReports:
+        """Those of randomized response on the levels."""
         return _reports_of(self.levels, float(self.blanket), float(self.blanket.complement), self.domain)
-
-    def analysis(self, users: int) -> LinearAnalysis:
-        """Linear in the sum of the received levels."""
-        return self._reports.analysis(users)
-
-    def variance(self, values: NDArray[np.float64]) -> float:
-        """The variance of the answers."""
-        return self._reports.variance(values)
 
 
 def _check_levels(levels: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -16,7 +15,7 @@ from shuffledp.domain import Interval
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.estimate import Intervals, SumEstimate
 from shuffledp.messages import Tally
-from shuffledp.protocols.flow import sample_released_tally, tally_round, user_ranges
+from shuffledp.protocols.flow import sample_released_tally, user_ranges
 from shuffledp.protocols.parts.analysis import AnalysedProtocol
 from shuffledp.protocols.protocol import ExpectedError
 from shuffledp.protocols.target import Target
@@ -34,7 +33,7 @@ class _AnsweredQuestion:
     """``sum`` or ``mean``."""
 
 
-class SumProtocol(_AnsweredQuestion, AnalysedProtocol):
+class SumProtocol(_AnsweredQuestion, AnalysedProtocol[SumEstimate]):
     """The sum or mean of numbers in an interval. Randomizers take positions in it, from 0.0 to 1.0."""
 
     question: ClassVar[str] = "sum"
@@ -95,24 +94,13 @@ class SumProtocol(_AnsweredQuestion, AnalysedProtocol):
         observed = self.observed(tally)
         start, width = tally.users * self.domain.lower, self.domain.width
         total = SumEstimate(
-            protocol=self.name,
-            estimator=estimator,
-            users=tally.users,
-            guarantee=self.guarantee,
+            **self.origin(tally, estimator),
             intervals=partial(_in_units, analysis.intervals(observed), start, width),
-            secure=tally.secure,
             value=start + width * float(analysis.estimate(observed, estimator)[0]),
             standard_error=width * float(analysis.standard_errors(observed)[0]),
             bounds=(start, start + width * tally.users),
         )
         return total.mean if self.answered_question == "mean" else total
-
-    def run(
-        self, values: Iterable[Any], *, estimator: str = "", route: str = "auto", source: RandomSource = SYSTEM
-    ) -> SumEstimate:
-        """A full round in this process, from numbers in the interval to the estimated sum or mean."""
-        tally = tally_round(self, self.domain.encode_all(values), route=route, source=source)
-        return self.estimate(tally, estimator=estimator)
 
     def expected_error(
         self,
