@@ -69,7 +69,7 @@ from shuffledp.cli.screen import (
     waiting,
 )
 from shuffledp.display import percent, spreadsheet_safe, visible
-from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval, Strings
+from shuffledp.domain import DEFAULT_BINS, Categories, Strings
 from shuffledp.durable_files import read_limited
 from shuffledp.engines.paths import data_files, files_shown
 from shuffledp.errors import OutputError, ParameterError
@@ -78,8 +78,8 @@ from shuffledp.estimate.quantiles import DEFAULT_QUANTILES
 from shuffledp.extras import check_extra, extra
 from shuffledp.figures import check_figure_path
 from shuffledp.output import check_writable, write_all
-from shuffledp.planning import Mean, Sum
 from shuffledp.randomness import SYSTEM, InsecureSeededRandomness, RandomSource
+from shuffledp.sessions.asking import Ask, ask_count, ask_mean, ask_quantiles, ask_sum
 from shuffledp.sessions.data import column_of, grouped_column_of
 from shuffledp.sessions.groups import (
     check_private_groups,
@@ -88,15 +88,7 @@ from shuffledp.sessions.groups import (
     release_groups,
     release_private_groups,
 )
-from shuffledp.sessions.prepared import (
-    Prepared,
-    check_quantiles,
-    prepare_count,
-    prepare_histogram,
-    prepare_numbers,
-    prepare_quantiles,
-    prepare_strings,
-)
+from shuffledp.sessions.prepared import Prepared, prepare_histogram, prepare_strings
 from shuffledp.sessions.release import check_release, release
 
 _DEFAULT_QUANTILES = ",".join(map(str, DEFAULT_QUANTILES))
@@ -180,10 +172,8 @@ def run_count(options: RunOptions, equals: EqualsOption = None) -> None:
 
     Example: shuffledp run count survey.csv --column smoker --epsilon 1 --delta 1e-6
     """
-    _check_options("count", options)
-    estimate = _answer(options, lambda column: prepare_count(column, equals=equals))
-    subject = options.column if equals is None else f"{options.column} = {equals}"
-    _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_count)
+    ask = ask_count(equals=equals)
+    _run(ask, options, f"{options.column}{ask.about}", _show_count)
 
 
 def run_histogram(
@@ -253,7 +243,8 @@ def run_sum(options: RunOptions, bounds: BoundsOptions) -> None:
 
     Example: shuffledp run sum survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
     """
-    _run_numbers(Sum, options, bounds)
+    ask = ask_sum(lower=bounds.lower, upper=bounds.upper, whole=bounds.whole, clip=bounds.clip)
+    _run(ask, options, f"the sum of {options.column}", _show_number)
 
 
 def run_mean(options: RunOptions, bounds: BoundsOptions) -> None:
@@ -261,15 +252,8 @@ def run_mean(options: RunOptions, bounds: BoundsOptions) -> None:
 
     Example: shuffledp run mean survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
     """
-    _run_numbers(Mean, options, bounds)
-
-
-def _run_numbers(kind: type[Sum], options: RunOptions, bounds: BoundsOptions) -> None:
-    interval = Interval(bounds.lower, bounds.upper, bounds.whole)
-    _check_options(kind.name, options)
-    estimate = _answer(options, lambda column: prepare_numbers(kind, column, interval, clip=bounds.clip))
-    subject = f"the {kind.name} of {options.column}"
-    _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_number)
+    ask = ask_mean(lower=bounds.lower, upper=bounds.upper, whole=bounds.whole, clip=bounds.clip)
+    _run(ask, options, f"the mean of {options.column}", _show_number)
 
 
 def run_quantiles(
@@ -287,16 +271,9 @@ def run_quantiles(
 
     Example: shuffledp run quantiles survey.csv --column minutes --lower 0 --upper 240 --epsilon 1 --delta 1e-6
     """
-    Bins(lower, upper, bins)
-    shares = check_quantiles([number(share) for share in quantiles.split(",")])
-    _check_options("quantiles", options)
-
-    def prepare(column: Any) -> Prepared:
-        return prepare_quantiles(column, lower=lower, upper=upper, bins=bins, quantiles=shares, clip=clip)
-
-    estimate = _answer(options, prepare)
-    subject = f"the distribution of {options.column}"
-    _deliver(estimate, estimate.to_json(options.confidence), options, subject, _show_quantiles)
+    shares = [number(share) for share in quantiles.split(",")]
+    ask = ask_quantiles(lower=lower, upper=upper, quantiles=shares, bins=bins, clip=clip)
+    _run(ask, options, f"the distribution of {options.column}", _show_quantiles)
 
 
 def run_strings(
@@ -374,6 +351,13 @@ def _check_result_path(path: Path) -> None:
         raise OutputError(f"Cannot write {path}: a result ends in {', '.join(_FORMATS)}, not {suffix or 'nothing'!r}.")
     if suffix.lower() != ".json":
         check_extra("files", _TABLES, "pyarrow")
+
+
+def _run(ask: Ask, options: RunOptions, subject: str, show: Callable[[Any, RunOptions], None]) -> None:
+    """Answer a question whose domain does not depend on the file."""
+    _check_options(ask.statistic, options)
+    estimate = _answer(options, ask.prepare)
+    _deliver(estimate, estimate.to_json(options.confidence), options, subject, show)
 
 
 def _answer(options: RunOptions, prepare: Callable[[Any], Prepared]) -> Any:

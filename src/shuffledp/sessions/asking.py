@@ -1,9 +1,10 @@
-"""Questions that a session can ask about a column, with parameters that are checked before any data are read."""
+"""Questions about a column, with parameters that are checked before any data are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval, Strings
@@ -94,10 +95,11 @@ def ask_strings(
     nfc: bool = False,
     case_fold: bool = False,
     other: bool = False,
+    candidates: Collection[str] = (),
 ) -> Ask:
-    """The frequent strings of an open domain."""
+    """The frequent strings of an open domain; ``candidates`` is a public list of likely ones."""
     domain = Strings(alphabet, max_length, trim=trim, nfc=nfc, case_fold=case_fold, other=other)
-    return Ask("strings", "strings", lambda column: prepare_strings(column, domain))
+    return Ask("strings", "strings", partial(prepare_strings, domain=domain, candidates=candidates))
 
 
 ASKS: dict[str, Callable[..., Ask]] = {
@@ -109,7 +111,7 @@ ASKS: dict[str, Callable[..., Ask]] = {
     "variance": ask_variance,
     "strings": ask_strings,
 }
-"""The questions of a session by the name of the statistic."""
+"""The questions by the name of the statistic."""
 
 
 def _ask_numbers(kind: type[Sum], domain: Interval, *, clip: bool) -> Ask:

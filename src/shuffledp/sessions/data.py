@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import numpy as np
 
@@ -40,6 +40,13 @@ class DataOptions(TypedDict, total=False):
     """Whether rows without a user id are left out; otherwise they are an error."""
 
 
+def check_options(options: Mapping[str, Any], *kinds: type) -> None:
+    """Reject an option that none of these typed dictionaries has, such as a misspelled one."""
+    names = sorted(name for kind in kinds for name in kind.__annotations__)
+    if unknown := sorted(options.keys() - names):
+        raise TypeError(f"There is no option {unknown[0]!r}; the options are {', '.join(names)}.")
+
+
 @dataclass(frozen=True)
 class RowsOfUsers:
     """Which row of a user counts in each question about a table with several rows per user; see ``DataOptions``."""
@@ -72,31 +79,12 @@ class RowsOfUsers:
         return table.count_users(self._ids, Categories.of(markers) if markers else None)
 
 
-def column_of(
-    values: Any,
-    *,
-    missing: str | Sequence[str] = (),
-    drop_missing: bool = False,
-    user: Any = None,
-    pick: str = "row",
-    order_by: Any = None,
-    drop_missing_users: bool = False,
-    source: RandomSource = SYSTEM,
-) -> AnyColumn:
+def column_of(values: Any, *, source: RandomSource = SYSTEM, **rows: Unpack[DataOptions]) -> AnyColumn:
     """The values as a column: a list, an array, a series, or a column of ``sdp.read_files``.
 
     ``source`` chooses the row of each user.
     """
-    return _column_and_group_name(
-        values,
-        missing=missing,
-        drop_missing=drop_missing,
-        user=user,
-        pick=pick,
-        order_by=order_by,
-        drop_missing_users=drop_missing_users,
-        source=source,
-    )[0]
+    return _column_and_group_name(values, source=source, **rows)[0]
 
 
 def grouped_column_of(

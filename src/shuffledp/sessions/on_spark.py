@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from shuffledp.protocols.flow import run_counted, run_round
 from shuffledp.protocols.protocol import Protocol, check_enough_users, check_estimator
 from shuffledp.randomness import SYSTEM, RandomSource
 from shuffledp.sessions import one_line
-from shuffledp.sessions.data import column_of
+from shuffledp.sessions.data import DataOptions, check_options, column_of
 from shuffledp.sessions.prepared import caveats_of, neighbours_of
 
 if TYPE_CHECKING:
@@ -46,30 +46,27 @@ def run(
     domain: Domain | None = None,
     other: str | None = None,
     clip: bool = False,
-    missing: str | Sequence[str] = (),
-    drop_missing: bool = False,
-    user: str | None = None,
-    pick: str = "row",
-    order_by: str | None = None,
-    drop_missing_users: bool = False,
     estimator: str = "",
     route: str = "auto",
     source: RandomSource = SYSTEM,
+    **options: Unpack[DataOptions],
 ) -> Estimate:
     """One release: the estimate of a round of the protocol over the users of a column of a Spark data frame.
 
     ``protocol`` is calibrated for at most as many users as there are, or a function from the number of users to a
     protocol. ``route`` is ``counts`` (Spark counts the values exactly, and the driver draws the tally; the default for
     categories, bins and dates), or ``partial`` (each partition randomizes its rows; the default for sums and means, and
-    needs shuffledp on the workers): the distribution is the same. Other options are those of ``sdp.count`` and
-    ``sdp.histogram``; ``domain`` says how values become indices where the protocol only knows names, such as bins.
+    needs shuffledp on the workers): the distribution is the same. ``options`` are ``missing``, ``drop_missing``,
+    ``user``, ``pick``, ``order_by`` and ``drop_missing_users`` as for ``sdp.count``, with columns by name. ``equals``,
+    ``other`` and ``clip`` are those of ``sdp.count`` and ``sdp.histogram``; ``domain`` says how values become indices
+    where the protocol only knows names, such as bins.
 
     The action is run here, and the result is a plain object: evaluating it again draws no new noise. Calling this
     function again is another release.
     """
     if route not in ROUTES:
         raise UnknownNameError(f"There is no route {route!r}; choose one of {', '.join(ROUTES)}.", route=route)
-    values = _column(frame, column, missing, drop_missing, user, pick, order_by, drop_missing_users, source)
+    values = _column(frame, column, source, options)
     if not isinstance(protocol, Protocol):
         if not callable(protocol):
             raise ParameterError(
@@ -90,19 +87,14 @@ def count(
     *,
     other: str | None = None,
     clip: bool = False,
-    missing: str | Sequence[str] = (),
-    drop_missing: bool = False,
-    user: str | None = None,
-    pick: str = "row",
-    order_by: str | None = None,
-    drop_missing_users: bool = False,
     source: RandomSource = SYSTEM,
+    **options: Unpack[DataOptions],
 ) -> NDArray[np.int64]:
     """The exact number of users per value of the domain, in its order. This is not private: do not release it.
 
     Options are those of ``sdp.spark.run``. ``sdp.run_counts`` makes a private estimate from the result.
     """
-    values = _column(frame, column, missing, drop_missing, user, pick, order_by, drop_missing_users, source)
+    values = _column(frame, column, source, options)
     counts = values.bits() if isinstance(domain, Bit) else values.histogram(domain, other=other, clip=clip)
     return np.array(counts)
 
@@ -157,28 +149,9 @@ def _categories(question: Histogram) -> DiscreteDomain:
     return Numbered(question.domain_size or 1)
 
 
-def _column(
-    frame: Frame,
-    name: str,
-    missing: str | Sequence[str],
-    drop_missing: bool,
-    user: str | None,
-    pick: str,
-    order_by: str | None,
-    drop_missing_users: bool,
-    source: RandomSource,
-) -> SparkColumn:
-    values = column_of(
-        SparkTable(frame)[name],
-        missing=missing,
-        drop_missing=drop_missing,
-        user=user,
-        pick=pick,
-        order_by=order_by,
-        drop_missing_users=drop_missing_users,
-        source=source,
-    )
-    return cast("SparkColumn", values)
+def _column(frame: Frame, name: str, source: RandomSource, rows: DataOptions) -> SparkColumn:
+    check_options(rows, DataOptions)
+    return cast("SparkColumn", column_of(SparkTable(frame)[name], source=source, **rows))
 
 
 def _number_of_users(values: SparkColumn) -> int:

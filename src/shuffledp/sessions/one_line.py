@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Unpack, cast, overload
 
 from shuffledp.checks import check_confidence
-from shuffledp.domain import DEFAULT_BINS, Bins, DiscreteDomain, Interval, Strings
+from shuffledp.domain import DEFAULT_BINS, DiscreteDomain
 from shuffledp.errors import ParameterError
 from shuffledp.estimate import CountEstimate, Estimate, GroupedEstimate, HistogramEstimate, StringsEstimate, SumEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES, EstimatedNumber, QuantileEstimate
-from shuffledp.planning import Mean, Sum
-from shuffledp.sessions.data import DataOptions, column_of, grouped_column_of
-from shuffledp.sessions.domains import Bound, histogram_domain
+from shuffledp.sessions.asking import Ask, ask_count, ask_histogram, ask_mean, ask_quantiles, ask_strings, ask_sum
+from shuffledp.sessions.data import DataOptions, check_options, column_of, grouped_column_of
+from shuffledp.sessions.domains import Bound
 from shuffledp.sessions.groups import (
     check_private_groups,
     prepare_groups,
     prepare_private_groups,
     release_groups,
     release_private_groups,
-)
-from shuffledp.sessions.prepared import (
-    Prepared,
-    check_quantiles,
-    prepare_count,
-    prepare_histogram,
-    prepare_numbers,
-    prepare_quantiles,
-    prepare_strings,
 )
 from shuffledp.sessions.release import ReleaseOptions, check_release, release
 
@@ -87,8 +77,8 @@ def count(
     >>> low <= 4_000 <= high
     True
     """
-    asked = _Asked("count", values, lambda column: prepare_count(column, equals=equals), group_by, private_groups)
-    return cast("CountEstimate | GroupedEstimate", asked.answer(epsilon, delta, options))
+    answer = _answer(ask_count(equals=equals), values, epsilon, delta, options, group_by, private_groups)
+    return cast("CountEstimate | GroupedEstimate", answer)
 
 
 @overload
@@ -158,13 +148,9 @@ def histogram(
     >>> sdp.histogram([3, 17, 40, 66] * 1_000, bins=[0, 18, 65, 120], epsilon=1.0, delta=1e-6).categories
     ('[0, 18)', '[18, 65)', '[65, 120]')
     """
-    domain = histogram_domain(categories=categories, bins=bins, by=by, lower=lower, upper=upper, other=other)
-
-    def prepare(column: Any) -> Prepared:
-        return prepare_histogram(column, domain, other=other, clip=clip)
-
-    asked = _Asked("histogram", values, prepare, group_by, private_groups)
-    return cast("HistogramEstimate | GroupedEstimate", asked.answer(epsilon, delta, options))
+    ask = ask_histogram(categories=categories, bins=bins, by=by, lower=lower, upper=upper, other=other, clip=clip)
+    answer = _answer(ask, values, epsilon, delta, options, group_by, private_groups)
+    return cast("HistogramEstimate | GroupedEstimate", answer)
 
 
 @overload
@@ -217,13 +203,9 @@ def sum(  # noqa: A001 - sdp.sum
     >>> sdp.sum([2.5] * 10_000, lower=0, upper=10, epsilon=1.0, delta=1e-6).statistic
     'sum'
     """
-    domain = Interval(lower, upper, whole)
-
-    def prepare(column: Any) -> Prepared:
-        return prepare_numbers(Sum, column, domain, clip=clip)
-
-    asked = _Asked("sum", values, prepare, group_by, private_groups)
-    return cast("SumEstimate | GroupedEstimate", asked.answer(epsilon, delta, options))
+    ask = ask_sum(lower=lower, upper=upper, whole=whole, clip=clip)
+    answer = _answer(ask, values, epsilon, delta, options, group_by, private_groups)
+    return cast("SumEstimate | GroupedEstimate", answer)
 
 
 @overload
@@ -277,13 +259,9 @@ def mean(
     >>> abs(estimate.value - 2.5) < 0.5
     True
     """
-    domain = Interval(lower, upper, whole)
-
-    def prepare(column: Any) -> Prepared:
-        return prepare_numbers(Mean, column, domain, clip=clip)
-
-    asked = _Asked("mean", values, prepare, group_by, private_groups)
-    return cast("SumEstimate | GroupedEstimate", asked.answer(epsilon, delta, options))
+    ask = ask_mean(lower=lower, upper=upper, whole=whole, clip=clip)
+    answer = _answer(ask, values, epsilon, delta, options, group_by, private_groups)
+    return cast("SumEstimate | GroupedEstimate", answer)
 
 
 @overload
@@ -341,13 +319,9 @@ def quantiles(
     >>> 50 < estimate.median.value < 70
     True
     """
-    Bins(lower, upper, bins), check_quantiles(quantiles)  # refused before data are read
-
-    def prepare(column: Any) -> Prepared:
-        return prepare_quantiles(column, lower=lower, upper=upper, bins=bins, quantiles=quantiles, clip=clip)
-
-    asked = _Asked("quantiles", values, prepare, group_by, private_groups)
-    return cast("QuantileEstimate | GroupedEstimate", asked.answer(epsilon, delta, options))
+    ask = ask_quantiles(lower=lower, upper=upper, quantiles=quantiles, bins=bins, clip=clip)
+    answer = _answer(ask, values, epsilon, delta, options, group_by, private_groups)
+    return cast("QuantileEstimate | GroupedEstimate", answer)
 
 
 def variance(
@@ -408,45 +382,43 @@ def strings(
     >>> sdp.strings(words, alphabet="a-z", max_length=8, epsilon=1.0, delta=1e-6).strings
     ('shuffle', 'noise')
     """
-    domain = Strings(alphabet, max_length, trim=trim, nfc=nfc, case_fold=case_fold, other=other)
+    ask = ask_strings(
+        alphabet=alphabet,
+        max_length=max_length,
+        trim=trim,
+        nfc=nfc,
+        case_fold=case_fold,
+        other=other,
+        candidates=candidates,
+    )
+    return cast("StringsEstimate", _answer(ask, values, epsilon, delta, options))
 
-    def prepare(column: Any) -> Prepared:
-        return prepare_strings(column, domain, candidates=candidates)
 
-    asked = _Asked("strings", values, prepare, None, None)
-    return cast("StringsEstimate", asked.answer(epsilon, delta, options))
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A question about values, perhaps by group."""
-
-    statistic: str
-    values: Any
-    prepare: Callable[[Any], Prepared]
-    group_by: Any
-    private_groups: Iterable[str] | None
-
-    def answer(self, epsilon: float, delta: float, options: Options) -> Estimate | GroupedEstimate:
-        """One release, or one per public group; everything that can be refused is refused before data are read."""
-        data, how = _split(options)
-        target = {"epsilon": epsilon, "delta": delta, **how}
-        listed = check_private_groups(self.statistic, self.private_groups, self.group_by)
-        question = "sum" if self.statistic == "mean" else self.statistic if listed is None else "histogram"
-        check_release(question, **target)
-        if self.group_by is None:
-            return release(self.prepare(column_of(self.values, **data)), **target)
-        column = grouped_column_of(self.values, self.group_by, listed, **data)
-        if listed is not None:
-            return release_private_groups(prepare_private_groups(column, self.prepare), **target)
-        return release_groups(prepare_groups(column, self.prepare), **target)
+def _answer(
+    ask: Ask,
+    values: Any,
+    epsilon: float,
+    delta: float,
+    options: Options,
+    group_by: Any = None,
+    private_groups: Iterable[str] | None = None,
+) -> Estimate | GroupedEstimate:
+    """One release, or one per public group; everything that can be refused is refused before data are read."""
+    data, how = _split(options)
+    target = {"epsilon": epsilon, "delta": delta, **how}
+    listed = check_private_groups(ask.statistic, private_groups, group_by)
+    check_release(ask.question if listed is None else "histogram", **target)
+    if group_by is None:
+        return release(ask.prepare(column_of(values, **data)), **target)
+    column = grouped_column_of(values, group_by, listed, **data)
+    if listed is not None:
+        return release_private_groups(prepare_private_groups(column, ask.prepare), **target)
+    return release_groups(prepare_groups(column, ask.prepare), **target)
 
 
 def _split(options: Options) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options that describe the data, and those that choose how the question is answered."""
-    valid = DataOptions.__annotations__.keys() | ReleaseOptions.__annotations__.keys()
-    if unknown := sorted(options.keys() - valid):
-        raise TypeError(f"There is no option {unknown[0]!r}; the options are {', '.join(sorted(valid))}.")
+    check_options(options, DataOptions, ReleaseOptions)
     data = {name: value for name, value in options.items() if name in DataOptions.__annotations__}
     if "source" in options:
         data["source"] = options["source"]  # chooses the row of each user, too

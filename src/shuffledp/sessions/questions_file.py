@@ -170,7 +170,7 @@ def _question(content: Mapping[str, Any]) -> AskedColumn:
     if not isinstance(kind, str) or kind not in ASKS:
         raise ParameterError(f"There is no kind {kind!r}; choose one of {', '.join(ASKS)}.")
     parameters = inspect.signature(ASKS[kind]).parameters
-    keys = _EVERY_QUESTION | {name: _OF_KINDS[name] for name in parameters}
+    keys = _EVERY_QUESTION | {name: _OF_KINDS[name] for name in parameters if name in _OF_KINDS}
     _check_values(content, keys, f"a {kind} question")
     needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
     _require(content, needed, f"a {kind} question")

@@ -34,7 +34,7 @@ from shuffledp.sessions.asking import (
 )
 from shuffledp.sessions.budget import Budget, Left, Release
 from shuffledp.sessions.choosing import with_chosen
-from shuffledp.sessions.data import DataOptions, RowsOfUsers, column_of
+from shuffledp.sessions.data import DataOptions, RowsOfUsers, check_options, column_of
 from shuffledp.sessions.domains import Bound
 from shuffledp.sessions.prepared import Prepared
 from shuffledp.sessions.release import check_release, run_prepared
@@ -579,9 +579,7 @@ class _Options:
     """The options of a question, by what they are about."""
 
     def __init__(self, options: SessionOptions) -> None:
-        valid = SessionOptions.__annotations__.keys()
-        if unknown := sorted(options.keys() - valid):
-            raise TypeError(f"There is no option {unknown[0]!r}; the options are {', '.join(sorted(valid))}.")
+        check_options(options, SessionOptions)
         rest = dict(options)
         self.label = cast("str | None", rest.pop("label", None))
         self.route = cast("str", rest.pop("route", "auto"))
