@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ with extra("files", "Reading a table"):
     import pyarrow as pa
 
 MAX_GROUPS = 100_000
+
+ColumnType = TypeVar("ColumnType", bound=Column)
+MembersType = TypeVar("MembersType")
 
 
 @dataclass(frozen=True)
@@ -54,18 +57,18 @@ class Members:
             yield name, count_values(part, self.size) if self.size else part
 
 
-class GroupedColumn:
-    """A column whose users belong to groups by the column ``by``: those that occur, or ``listed`` ones.
+class ColumnByGroup(Generic[ColumnType, MembersType]):
+    """Base of columns whose users belong to groups by the column ``by``: those that occur, or ``listed`` ones.
 
-    It has the methods of a column, which return results for the users of all groups together, and set ``members``.
+    They have the methods of a column, which return results for the users of all groups together, and set ``members``.
     """
 
     required: ClassVar[str] = "a value or a group"
     """What a row must have to be counted."""
 
-    def __init__(self, column: Column, by: str, listed: Categories | None = None) -> None:
+    def __init__(self, column: ColumnType, by: str, listed: Categories | None = None) -> None:
         self._column, self.by, self.listed = column, by, listed
-        self._members: Members | None = None
+        self._members: MembersType | None = None
 
     @property
     def drop_missing(self) -> bool:
@@ -78,11 +81,43 @@ class GroupedColumn:
         return self._column.users
 
     @property
-    def members(self) -> Members:
+    def members(self) -> MembersType:
         """The users of all groups, after ``bits``, ``histogram`` or ``positions`` was called."""
         if self._members is None:
             raise ValueError("The column has not been read yet: call bits, histogram or positions first.")
         return self._members
+
+    def strings(self, domain: Strings) -> NDArray[Any]:
+        """Refused: strings are not asked for by group."""
+        raise ParameterError(f"Strings ({domain.description}) cannot be asked for by group.")
+
+    def distinct(self) -> Categories:
+        """All distinct values; releasing this list is not private."""
+        return self._column.distinct()
+
+    def _check_missing(self, rows: int) -> None:
+        """Refuse this number of rows without a group, unless they are left out."""
+        if rows and not self.drop_missing:
+            raise DataError(
+                f"{'1 row has' if rows == 1 else f'{rows:,} rows have'} no group in {self.by}. Use "
+                "`drop_missing=True` to leave these rows out.",
+                missing=rows,
+            )
+
+    def _indices_in_list(self, groups: Any, listed: Categories) -> NDArray[Any]:
+        """The index of each of these distinct groups in the list of groups; one that is not listed is an error."""
+        encoder = CategoryEncoder(listed)
+        indices = encoder.encode(groups).values
+        if encoder.outside:
+            raise DataError(
+                f"{encoder.outside:,} of {len(groups):,} groups in {self.by} are not listed (for example "
+                f"{encoder.examples[0][:40]!r}). List every group in `private_groups=LIST`."
+            )
+        return indices
+
+
+class GroupedColumn(ColumnByGroup[Column, Members]):
+    """A column of this process whose users belong to groups."""
 
     def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
         """The numbers of users with the index 0 (no) and 1 (yes)."""
@@ -97,14 +132,6 @@ class GroupedColumn:
         positions: NDArray[np.float64] = self._read(self._column.number_encoder(domain, clip=clip), 0).values
         return positions
 
-    def strings(self, domain: Strings) -> NDArray[Any]:
-        """Refused: strings are not asked for by group."""
-        raise ParameterError(f"Strings ({domain.description}) cannot be asked for by group.")
-
-    def distinct(self) -> Categories:
-        """All distinct values; releasing this list is not private."""
-        return self._column.distinct()
-
     def _counts(self, encoder: Encoder, size: int) -> NDArray[np.int64]:
         return count_values(self._read(encoder, size).values, size)
 
@@ -114,12 +141,7 @@ class GroupedColumn:
         values = rows.values()
         names, groups = self._groups(rows)
         present = groups != MISSING
-        if (missing := int(len(groups) - np.count_nonzero(present))) and not self.drop_missing:
-            raise DataError(
-                f"{'1 row has' if missing == 1 else f'{missing:,} rows have'} no group in {self.by}. Use "
-                "`drop_missing=True` to leave these rows out.",
-                missing=missing,
-            )
+        self._check_missing(int(len(groups) - np.count_nonzero(present)))
         if column.users is not None:
             public = groups if self.listed is None else None
             chosen = one_row_per_user(column.users, rows, values, column.missing_rules, present, public)
@@ -147,15 +169,8 @@ class GroupedColumn:
     def _listed_groups(self, values: Any, indices: NDArray[np.int32], listed: Categories) -> NDArray[np.int32]:
         """The index of each row's group in the list of groups; a row of another group is an error."""
         used = np.unique(indices[indices != MISSING])
-        encoder = CategoryEncoder(listed)
-        encoded = encoder.encode(values.take(pa.array(used)))
-        if encoder.outside:
-            raise DataError(
-                f"{encoder.outside:,} of {len(used):,} groups in {self.by} are not listed (for example "
-                f"{encoder.examples[0][:40]!r}). List every group in `private_groups=LIST`."
-            )
         index_of = np.full(len(values) + 1, MISSING, dtype=np.int32)
-        index_of[used] = encoded.values
+        index_of[used] = self._indices_in_list(values.take(pa.array(used)), listed)
         return index_of[indices]
 
 

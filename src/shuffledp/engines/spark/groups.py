@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, Categories, EqualTo, Interval
+from shuffledp.domain import Interval
 from shuffledp.engines.distinct import MISSING, index_distinct_values
-from shuffledp.engines.encoding import BitEncoder, CategoryEncoder, Encoder, natural_order
-from shuffledp.engines.groups import MAX_GROUPS
+from shuffledp.engines.encoding import Encoder, natural_order
+from shuffledp.engines.groups import MAX_GROUPS, ColumnByGroup
 from shuffledp.engines.spark.columns import canonical, column, is_float, kind_of
 from shuffledp.engines.spark.partial import SparkGroup
 from shuffledp.engines.spark.session import Frame, explained_failures
 from shuffledp.engines.spark.table import Chosen, SparkColumn
 from shuffledp.engines.spark.users import GROUP
 from shuffledp.engines.spark.workers import CODE, PART
-from shuffledp.engines.users import UserIds
 from shuffledp.errors import DataError
 from shuffledp.extras import extra
 
@@ -57,37 +56,12 @@ class SparkMembers:
                 yield name, SparkGroup(int(self.cells[index, 0]), name, indices, self.cells[:, 0], frame)
 
 
-class SparkGroupedColumn:
-    """A column of Spark whose users belong to groups by the column ``by``: those that occur, or ``listed`` ones."""
-
-    required: ClassVar[str] = "a value or a group"
-    """What a row must have to be counted."""
-
-    def __init__(self, values: SparkColumn, by: str, listed: Categories | None = None) -> None:
-        self._column, self.by, self.listed = values, by, listed
-        self._members: SparkMembers | None = None
-
-    @property
-    def drop_missing(self) -> bool:
-        """Whether rows without a value or a group are left out."""
-        return self._column.drop_missing
-
-    @property
-    def users(self) -> UserIds | None:
-        """The user ids of a table with several rows per user."""
-        return self._column.users
-
-    @property
-    def members(self) -> SparkMembers:
-        """The users of all groups, after ``bits``, ``histogram`` or ``positions`` was called."""
-        if self._members is None:
-            raise ValueError("The column has not been read yet: call bits, histogram or positions first.")
-        return self._members
+class SparkGroupedColumn(ColumnByGroup[SparkColumn, SparkMembers]):
+    """A column of Spark whose users belong to groups."""
 
     def bits(self, *, equals: str | None = None) -> NDArray[np.int64]:
         """The numbers of users with the index 0 (no) and 1 (yes)."""
-        domain = BIT if equals is None else EqualTo(equals)
-        return self._counts(lambda: (BitEncoder(domain, **self._column._rules(domain)), 2))
+        return self._counts(lambda: (self._column.bit_encoder(equals), 2))
 
     def histogram(self, domain: Any, *, other: str | None = None, clip: bool = False) -> NDArray[np.int64]:
         """The number of users per value of the domain."""
@@ -97,10 +71,6 @@ class SparkGroupedColumn:
         """The positions of all users, which stay in Spark; only their number is known here."""
         members = self._read(lambda: (self._column.number_encoder(domain, clip=clip), 0))
         return range(int(members.cells.sum()))
-
-    def distinct(self) -> Categories:
-        """All distinct values; releasing this list is not private."""
-        return self._column.distinct()
 
     def _counts(self, make: Callable[[], tuple[Encoder, int]]) -> NDArray[np.int64]:
         counts: NDArray[np.int64] = self._read(make).cells.sum(axis=0)
@@ -152,12 +122,7 @@ class SparkGroupedColumn:
         distinct = index_distinct_values([table[GROUP].combine_chunks()], self.by, markers)
         absent = distinct.indices == MISSING
         missing = int(table["users"].to_numpy()[absent].sum())
-        if missing and not self.drop_missing:
-            raise DataError(
-                f"{'1 row has' if missing == 1 else f'{missing:,} rows have'} no group in {self.by}. Use "
-                "`drop_missing=True` to leave these rows out.",
-                missing=missing,
-            )
+        self._check_missing(missing)
         table = table.filter(~absent)
         if not len(table):
             raise DataError("No row has a group, so there are no users.")
@@ -168,14 +133,7 @@ class SparkGroupedColumn:
         distinct = index_distinct_values([groups], f"The column of groups ({self.by})")
         names = distinct.names()
         if self.listed is not None:
-            encoder = CategoryEncoder(self.listed)
-            encoded = encoder.encode(distinct.values)
-            if encoder.outside:
-                raise DataError(
-                    f"{encoder.outside:,} of {len(names):,} groups in {self.by} are not listed (for example "
-                    f"{encoder.examples[0][:40]!r}). List every group in `private_groups=LIST`."
-                )
-            return list(self.listed.names), encoded.values[distinct.indices]
+            return list(self.listed.names), self._indices_in_list(distinct.values, self.listed)[distinct.indices]
         if len(names) > MAX_GROUPS:
             raise DataError(f"{self.by} has more than {MAX_GROUPS:,} groups; there may be at most that many.")
         order = sorted(range(len(names)), key=lambda index: natural_order(names[index]))
