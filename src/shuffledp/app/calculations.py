@@ -22,8 +22,8 @@ from shuffledp.planning.planner import Limits, Plan, Rejection, candidates
 from shuffledp.planning.several_releases import MONTHS, quick_guarantee
 
 _CACHED_PLANS = 64
-_USERS_PER_MAXIMUM = 10
-"""A task has by default at most so many times the users that it needs."""
+_MAXIMUM_PER_MINIMUM = 10
+"""By default, the maximum number of users of a task is this many times the minimum."""
 _MAX_POSITIONS = 5_000_000
 """Maximum number of users of an invented sum, whose numbers are drawn one by one."""
 RELEASES = (1, 2, 3, 4, 6, 8, 10, MONTHS)
@@ -52,7 +52,7 @@ class Collected:
     report_bytes: int
     """Bytes of every report, sealed."""
     moved: float
-    """The largest difference that one report can make to an estimate; infinite if to any."""
+    """The largest difference that one report can make to an estimate; infinite if it is unbounded."""
 
 
 def calibrate(query: Query, name: str) -> list[Candidate]:
@@ -118,7 +118,7 @@ def collect(query: Query, name: str, variant: str) -> Collected | str:
             settings,
             epsilon=target.epsilon,
             delta=query.task_delta(plan),
-            maximum_users=_USERS_PER_MAXIMUM * query.users,
+            maximum_users=_MAXIMUM_PER_MINIMUM * query.users,
         )
         moved = protocol.moved_by_report(messages)
     except (ParameterError, InfeasibleError) as error:

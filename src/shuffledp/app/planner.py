@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 Event = tuple[str, dict[str, Any]]
 _CACHED_RESULTS = 10_000
 _CACHED_PREVIEWS = 100
-"""They have charts, and everyone who looks again draws another one."""
+"""Fewer than other results: previews contain charts, and every draw is another preview."""
 
 
 class Planner:
@@ -32,13 +32,13 @@ class Planner:
 
     async def candidates(self, query: Query, name: str) -> list[Candidate]:
         """The candidates of one protocol, those beyond a limit rejected."""
-        found = await self._cached(calibrate, query.calibrated, name)
-        return [_limited(candidate, query) for candidate in found]
+        candidates = await self._cached(calibrate, query.calibrated, name)
+        return [_limited(candidate, query) for candidate in candidates]
 
     async def plans(self, query: Query) -> Plans:
         """All plans, best first; InfeasibleError if there is none."""
-        found = await asyncio.gather(*(self.candidates(query, name) for name in _names(query)))
-        return _ranked(query, [candidate for candidates in found for candidate in candidates])
+        by_protocol = await asyncio.gather(*(self.candidates(query, name) for name in _names(query)))
+        return _ranked(query, [candidate for candidates in by_protocol for candidate in candidates])
 
     async def collected(self, query: Query, plan: Plan) -> Collected | str:
         """The plan in a collection, or why there is none."""
@@ -62,9 +62,9 @@ class Planner:
             return result
         return self._previews[key]
 
-    def known(self, query: Query) -> Known:
-        """What is cached for a query."""
-        return Known(self, query)
+    def cached_results(self, query: Query) -> CachedResults:
+        """The cached results for a query."""
+        return CachedResults(self, query)
 
     def peek(self, function: Callable[..., Result], *arguments: Hashable) -> Result | None:
         """A cached result, or None."""
@@ -74,22 +74,22 @@ class Planner:
         """Events as results are computed; when the caller stops, so do the calculations.
 
         ``candidate`` for every plan and rejection, ``ranked`` or ``infeasible``, ``collection`` for every plan that can
-        be collected, ``account`` for the best, ``end``.
+        be collected, ``account`` for the chosen plan, ``end``.
         """
         names = list(_names(query))
         tasks = {asyncio.create_task(self.candidates(query, name)): name for name in names}
-        found: dict[str, list[Candidate]] = {}
+        calibrated: dict[str, list[Candidate]] = {}
         try:
             yield "start", {"protocols": len(names)}
             waiting = set(tasks)
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    found[tasks[task]] = task.result()
+                    calibrated[tasks[task]] = task.result()
                     for candidate in task.result():
-                        yield "candidate", _event(candidate) | {"done": len(found), "protocols": len(names)}
+                        yield "candidate", _event(candidate) | {"done": len(calibrated), "protocols": len(names)}
             try:
-                plans = _ranked(query, [candidate for name in names for candidate in found[name]])
+                plans = _ranked(query, [candidate for name in names for candidate in calibrated[name]])
             except InfeasibleError as error:
                 yield "infeasible", {"error": str(error)}
             else:
@@ -102,7 +102,7 @@ class Planner:
                 task.cancel()
 
     async def _further(self, query: Query, plans: Plans) -> AsyncIterator[Event]:
-        """What is computed once the order is known: the chosen plan first, since it is looked at."""
+        """Results that are computed after the ranking, first those of the chosen plan."""
         chosen = choose(plans, query)
         curve = await self.account(query, chosen)
         yield "account", {"id": plan_id(chosen)} | account_document(curve)
@@ -125,19 +125,19 @@ class Planner:
             self._cache.popitem(last=False)
 
 
-class Known:
+class CachedResults:
     """The cached results for a query; nothing is computed."""
 
     def __init__(self, planner: Planner, query: Query) -> None:
         self._planner, self._query = planner, query
-        found = {name: planner.peek(calibrate, query.calibrated, name) for name in _names(query)}
-        self.protocols, self.done = len(found), sum(candidates is not None for candidates in found.values())
+        cached = {name: planner.peek(calibrate, query.calibrated, name) for name in _names(query)}
+        self.protocols, self.done = len(cached), sum(candidates is not None for candidates in cached.values())
         self.candidates = [
-            _limited(candidate, query) for candidates in found.values() for candidate in candidates or ()
+            _limited(candidate, query) for candidates in cached.values() for candidate in candidates or ()
         ]
         self.error = ""
         self.plans: Plans | None = None
-        """The plans that are known; None if there is none."""
+        """The plans so far; None if there is none."""
         try:
             self.plans = _ranked(query, self.candidates) if self.candidates else None
         except InfeasibleError as error:
@@ -166,7 +166,7 @@ class Known:
 
 
 def choose(plans: Plans, query: Query) -> Plan:
-    """The plan that is looked at: the chosen one if there is one of that name, else the best."""
+    """The plan that the page shows in detail: the chosen one, or the best if there is no such plan."""
     return next((plan for plan in plans if plan_id(plan) == query.choice), plans[0])
 
 
@@ -182,7 +182,7 @@ def collection_document(collected: Collected | str) -> dict[str, Any]:
 
 
 def account_document(curve: list[tuple[int, float]]) -> dict[str, Any]:
-    """The epsilon of several releases as JSON; null if none holds."""
+    """The epsilon of several releases as JSON; null if there is no guarantee."""
     return {
         "curve": [
             {"releases": releases, "epsilon": epsilon if epsilon < float("inf") else None}

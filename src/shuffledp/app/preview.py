@@ -28,7 +28,7 @@ class Preview:
 
 
 def draw_preview(estimate: Estimate, truth: NDArray[np.float64], confidence: float) -> Preview:
-    """The estimate beside the true numbers, which are in the same order; of quantiles they are the true quantiles."""
+    """A chart and a table of the estimate beside the true numbers, or the true quantiles, in the same order."""
     level = percent(confidence)
     head = ("", "estimate", f"{level} interval", "truth")
     note = f"Bars: estimates, with their {level} intervals. Triangles: the invented truth."

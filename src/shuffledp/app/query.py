@@ -1,4 +1,4 @@
-"""What the planner's page is asked: read from a URL, and written as a URL, as command lines and as Python."""
+"""The query of the planner's page: parsed from a URL, and written as a URL, as command lines and as Python."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _VIEW = ("shape", "choice", "draw")
 
 @dataclass(frozen=True)
 class Query:
-    """A question, a target and limits, and which plan is looked at."""
+    """A question, a target and limits, and the plan that is shown in detail."""
 
     question: str = "histogram"
     users: int = 20_000
@@ -56,7 +56,7 @@ class Query:
     shape: str = SHAPES[0]
     """The shape of the invented data."""
     choice: str = ""
-    """The plan that is looked at, by its id; empty for the best."""
+    """The id of the plan that is shown in detail; empty for the best."""
     draw: int = 0
     """The number of the invented release."""
 
@@ -115,8 +115,7 @@ class Query:
         """The part on which calibrations depend: the key of a cache. Other limits only reject what was calibrated."""
         dropped = {name for names in _FIELDS_OF.values() for name in names} - set(_FIELDS_OF[self.question])
         dropped |= {"max_messages", "max_bytes", "max_local_epsilon", *_VIEW}
-        kept = {name: getattr(self, name) for name in _DEFAULTS if name not in dropped}
-        return Query(**kept)
+        return Query(**{name: getattr(self, name) for name in _DEFAULTS if name not in dropped})
 
     def relevant(self, name: str) -> bool:
         """Whether a field concerns the question."""
@@ -149,7 +148,7 @@ class Query:
         return shlex.join(words)
 
     def task_delta(self, plan: Plan) -> float:
-        """The delta of a task of the plan: a task states one above 0, also for a protocol that needs none."""
+        """The delta of a task of the plan, which must be above 0 even if the protocol does not use it."""
         return plan.protocol.target.delta or self.delta / self.releases
 
     def task_command(self, plan: Plan, messages: int) -> str:

@@ -32,7 +32,7 @@ from shuffledp.planning.planner import Plan, Plans
 
 _HTML = (b"content-type", b"text/html; charset=utf-8")
 _SHOW = "show"
-"""A parameter of the page: ``all`` computes everything first, ``known`` shows what is known."""
+"""A parameter of the page: ``all`` computes everything first, ``known`` shows cached results only."""
 _SHUTDOWN_SECONDS = 2
 
 
@@ -85,11 +85,11 @@ class PlannerApp:
                         await self.planner.collected(query, plan)
         if show not in ("all", "known"):
             return _rendered(query, None)
-        known = self.planner.known(query)
+        cached = self.planner.cached_results(query)
         preview: Preview | str | None = None
-        if known.is_complete and known.plans is not None:
-            preview = await self.planner.preview(query, choose(known.plans, query))
-        return _rendered(query, results_view(known, query, preview))
+        if cached.is_complete and cached.plans is not None:
+            preview = await self.planner.preview(query, choose(cached.plans, query))
+        return _rendered(query, results_view(cached, query, preview))
 
     async def _stream(self, request: Request) -> PreparedResponse | StreamingResponse:
         try:
@@ -155,13 +155,13 @@ class PlannerApp:
 
 
 async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, PreparedResponse]) -> PreparedResponse:
-    """The result of some work, which is cancelled if the client goes away."""
+    """The result of some work, which is cancelled if the client disconnects."""
 
-    async def gone() -> None:
+    async def disconnected() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(disconnected())
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():

@@ -1,4 +1,4 @@
-"""What the planner's page shows: the form, and of the results that are known so far tables, charts and sentences."""
+"""The content of the planner's page: the form, and tables, charts and sentences about the results so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from shuffledp.app.calculations import Collected
-from shuffledp.app.planner import Known, choose
+from shuffledp.app.planner import CachedResults, choose
 from shuffledp.app.preview import PLOT_WIDTH, Preview
 from shuffledp.app.query import QUESTIONS, SHAPES, Query, plan_id, written
 from shuffledp.pages.charts import Point, frontier_chart, line_chart
@@ -82,36 +82,36 @@ def form_view(query: Query) -> dict[str, Any]:
     }
 
 
-def results_view(known: Known, query: Query, preview: Preview | str | None) -> dict[str, Any]:
-    """What is known of the results."""
-    plans = known.plans
-    status = f"{known.done} of {known.protocols} protocols calibrated"
+def results_view(cached: CachedResults, query: Query, preview: Preview | str | None) -> dict[str, Any]:
+    """The results so far."""
+    plans = cached.plans
+    status = f"{cached.done} of {cached.protocols} protocols calibrated"
     view: dict[str, Any] = {
-        "status": f"{status}." if not known.is_complete else f"All {known.protocols} protocols were calibrated.",
-        "complete": known.is_complete,
-        "error": known.error if known.is_complete else "",
-        "rejected": [candidate.document for candidate in known.candidates if "reason" in candidate.document],
+        "status": f"{status}." if not cached.is_complete else f"All {cached.protocols} protocols were calibrated.",
+        "complete": cached.is_complete,
+        "error": cached.error if cached.is_complete else "",
+        "rejected": [candidate.document for candidate in cached.candidates if "reason" in candidate.document],
         "plans": None,
     }
     if plans is None:
         return view
     chosen = choose(plans, query)
-    collected = known.collected(chosen)
+    collected = cached.collected(chosen)
     return view | {
         "plans": plans,
         "heading": _heading(plans),
         "best": f"Best: {plans[0].protocol.name} ({plans[0].variant}), {plans[0].why}.",
         "warnings": list(plans.warnings),
         "units": units_of(plans.question.unit, plans[0]),
-        "feasible": [_row(plan, known, chosen) for plan in plans if not plan.reference],
-        "references": [_row(plan, known, chosen) for plan in plans if plan.reference],
+        "feasible": [_row(plan, cached, chosen) for plan in plans if not plan.reference],
+        "references": [_row(plan, cached, chosen) for plan in plans if plan.reference],
         "chosen": plan_id(chosen),
         "frontier": _frontier_chart(plans, chosen),
         "preview": preview if isinstance(preview, Preview) else None,
         "no_preview": preview if isinstance(preview, str) else "",
-        "statement": known.candidate(chosen).statement,
+        "statement": cached.candidate(chosen).statement,
         "collection": _collection_sentence(plans, chosen, collected),
-        "year": _year(known.account(chosen), plans),
+        "year": _year(cached.account(chosen), plans),
         "plan_command": query.plan_command(),
         "task_command": query.task_command(chosen, collected.messages) if isinstance(collected, Collected) else "",
         "task_note": _task_note(query, chosen),
@@ -127,10 +127,10 @@ def _heading(plans: Plans) -> str:
     )
 
 
-def _row(plan: Plan, known: Known, chosen: Plan) -> dict[str, Any]:
-    candidate = known.candidate(plan)
+def _row(plan: Plan, cached: CachedResults, chosen: Plan) -> dict[str, Any]:
+    candidate = cached.candidate(plan)
     local = candidate.document["guarantee"]["local_epsilon"]
-    collected = known.collected(plan)
+    collected = cached.collected(plan)
     if isinstance(collected, Collected):
         moved = "anything" if math.isinf(collected.moved) else error_of(collected.moved)
         collection = [f"{collected.messages:,}", f"{collected.report_bytes:,}", moved]
@@ -168,7 +168,7 @@ def _frontier_chart(plans: Plans, chosen: Plan) -> str:
 
 
 def _point_name(plan: Plan, chosen: Plan) -> str:
-    """The name of a point: short beside the chosen one, complete where a pointer asks for it."""
+    """The name of a point: short for the chosen one, which has a label; complete for others, which have a tooltip."""
     return plan.protocol.name if plan == chosen else plan_id(plan)
 
 

@@ -375,7 +375,7 @@ def strings(
 
     Nobody lists the strings. ``alphabet`` is written like ``a-z``, or one of ``lowercase``, ``hostname`` and ``bytes``;
     ``trim``, ``nfc`` and ``case_fold`` normalize strings, ``other`` counts those outside the domain as the empty one
-    (see ``sdp.Strings``). ``candidates`` is a public list of likely strings, of which fewer users suffice; others are
+    (see ``sdp.Strings``). ``candidates`` is a public list of likely strings, for which fewer users suffice; others are
     found too. ``epsilon``, ``delta``, ``values`` and ``options`` are those of ``sdp.count``.
 
     >>> words = ["shuffle"] * 6_000 + ["noise"] * 4_000

@@ -47,7 +47,7 @@ class SiteServer(ThreadingHTTPServer):
             self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that goes away is no error."""
+        """A browser that disconnects is not an error."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def version_string(self) -> str:
-        """Nothing about this program and its version."""
+        """The name of this program, without versions."""
         return "shuffledp"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is that of the base class

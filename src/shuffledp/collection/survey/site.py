@@ -127,26 +127,26 @@ class Survey:
     def warnings(self) -> list[str]:
         """What the author should know before the page is published."""
         guarantee = self.task.guarantee
-        found = []
+        warnings = []
         if not math.isfinite(guarantee.local_epsilon):
-            found.append(
+            warnings.append(
                 "If the shuffler and the analyzer collude, they can learn every answer; the page says so. They must "
                 "be run by different parties."
             )
         if guarantee.trust != "local" and guarantee.honest_users == guarantee.users and not self.tokens:
-            found.append(
+            warnings.append(
                 "The guarantee needs every one of the minimum number of reports to be honest, and without tokens "
                 "anyone can send dishonest ones: use tokens, or create the task with an honest fraction below 1."
             )
         if self.kiosk and not self.tokens:
-            found.append("On a kiosk without tokens one person can answer several times.")
+            warnings.append("On a kiosk without tokens one person can answer several times.")
         shared = _shared_hosts({"the page": self.origin, "the shuffler": self.server, "the analyzer": self.analyzer})
-        found += [
+        warnings += [
             f"{' and '.join(parties)} share the host name {host}: whoever runs it can combine what they see, and one "
             "that serves the page can read answers."
             for host, parties in shared.items()
         ]
-        return found
+        return warnings
 
     def files(self) -> dict[str, bytes]:
         """The files of the site by name; the same survey always gives the same bytes."""
@@ -253,8 +253,8 @@ class BuiltSite:
             if hashlib.sha256(content).hexdigest() != listed[name]:
                 raise DataError(f"{directory / name} was changed after the site was built; build it again.")
         try:
-            found = _SETTINGS.search(contents["index.html"].decode())
-            settings = json.loads(found[1]) if found else {}
+            block = _SETTINGS.search(contents["index.html"].decode())
+            settings = json.loads(block[1]) if block else {}
             author = VerifyingKey(from_base64(settings["author"], 32))
             server = settings["server"]
         except (KeyError, TypeError, ValueError, ParameterError):
@@ -290,7 +290,7 @@ def _origin_of(url: str) -> str:
 
 
 def _shared_hosts(urls: Mapping[str, str]) -> dict[str, list[str]]:
-    """The hosts of several parties, by name."""
+    """The parties that share a host, by its name."""
     parties: dict[str, list[str]] = {}
     for party, url in urls.items():
         if url:

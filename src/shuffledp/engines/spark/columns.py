@@ -28,7 +28,7 @@ _NO_COLUMN = "The Spark data frame"
 
 
 def column(frame: Frame, name: str) -> Any:
-    """The column of this name, whose characters have no special meaning."""
+    """The column of this name, in which no character has a special meaning."""
     check_column(name, frame.columns, _NO_COLUMN)
     return sf.col("`" + name.replace("`", "``") + "`")
 

@@ -95,7 +95,7 @@ class Encoding:
 
 
 def collect_partials(frame: Frame) -> list[tuple[int, list[tuple[int, NDArray[np.int64], dict[str, Any]]]]]:
-    """Per part the users, counts and states of all partitions; an error if a partition is there twice."""
+    """Per part the users, counts and states of all partitions; an error if a partition occurs twice."""
     with explained_failures():
         rows = frame.toArrow()
     parts: dict[int, list[tuple[int, NDArray[np.int64], dict[str, Any]]]] = {}
@@ -116,7 +116,7 @@ _EMPTY: dict[str, Any] = {"encoded": 0, "missing": 0, "outside": 0, "examples": 
 
 
 def _has_many_values(kind: Any, encoder: Encoder) -> bool:
-    """Whether nearly every row may have a value of its own, so that counting distinct ones is in vain."""
+    """Whether nearly every row may have a value of its own, so that counting distinct values is no cheaper."""
     if isinstance(kind, (st.TimestampType, st.TimestampNTZType)):
         return True
     return isinstance(encoder, NumberEncoder) and (is_float(kind) or not is_integer(kind))

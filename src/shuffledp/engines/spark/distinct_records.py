@@ -1,6 +1,6 @@
 """Work on the distinct records of many files, on a cluster: equal records meet in one task, which sees each once.
 
-Tasks that Spark repeats give the same results, since the division by fingerprints uses the coefficients of the call.
+Tasks that Spark repeats give the same results, since the coefficients of the fingerprints are drawn once per call.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _divider(record_size: int, parts: int, coefficients: NDArray[np.uint64]) -> 
         for count, content in (row for batch in batches for row in zip(*batch.columns, strict=True)):
             records = whole_records(content.as_buffer(), count.as_py(), record_size)
             waiting.append(records.view(np.uint8).reshape(-1, record_size))
-            if sum(each.nbytes for each in waiting) >= _HELD_BYTES:
+            if sum(piece.nbytes for piece in waiting) >= _HELD_BYTES:
                 yield _divided(np.concatenate(waiting), parts, coefficients)
                 waiting = []
         if waiting:

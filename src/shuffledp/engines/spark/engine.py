@@ -48,7 +48,7 @@ class SparkEngine(Engine):
     def table(self, paths: Sequence[str], dialect: Dialect) -> Table:
         """The rows of all files; paths such as ``s3a://bucket/*.parquet`` are passed to Spark as they are.
 
-        The suffix says the format: CSV, JSON lines, ORC or Parquet, which is also that of directories without a suffix.
+        The suffix gives the format: CSV, JSON lines, ORC or Parquet. Directories without a suffix are read as Parquet.
         """
         listed = [str(path) for path in paths]
         if not listed:
@@ -86,14 +86,14 @@ class SparkEngine(Engine):
 
 def _format(path: str) -> str:
     suffixes = [suffix.lower() for suffix in PurePosixPath(path.rstrip("/")).suffixes]
-    found = [_FORMATS[suffix] for suffix in suffixes if suffix in _FORMATS]
-    return found[-1] if found else _DEFAULT_FORMAT
+    formats = [_FORMATS[suffix] for suffix in suffixes if suffix in _FORMATS]
+    return formats[-1] if formats else _DEFAULT_FORMAT
 
 
 def _encoding(dialect: Dialect) -> str:
     if dialect.encoding not in _ENCODINGS:
-        known = ", ".join(_ENCODINGS)
-        raise ParameterError(f"Spark does not read the encoding {dialect.encoding}, only {known}: convert the files.")
+        supported = ", ".join(_ENCODINGS)
+        raise ParameterError(f"Spark reads the encodings {supported}, not {dialect.encoding}: convert the files.")
     return _ENCODINGS[dialect.encoding]
 
 
@@ -117,7 +117,7 @@ def _csv_options(paths: list[str], dialect: Dialect) -> dict[str, Any]:
 
 
 def _named(frame: Frame, dialect: Dialect) -> Frame:
-    """The columns of a file without a header are called 1, 2, ... or as they are named."""
+    """Name the columns of a file without a header: by the given names, or 1, 2, ..."""
     if dialect.header:
         return frame
     names = dialect.names or tuple(str(number) for number in range(1, len(frame.columns) + 1))

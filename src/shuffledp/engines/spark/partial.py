@@ -1,8 +1,8 @@
 """Rounds on Spark: each partition randomizes its users' values and tallies the messages; the driver adds the tallies.
 
 Tallies add up, and a tally depends only on the multiset of messages, so the sum has the distribution of a shuffled
-round. Nothing after the noise is lazy: every call runs one action, of which Spark passes exactly one result per
-partition on, and returns numbers.
+round. Nothing after the noise is lazy: every call runs one action and returns numbers. Spark passes on exactly one
+result of each partition.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ class SparkGroup(RemoteGroup):
 
 def _released(tally: Tally | None, users: int, protocol: Protocol, source: RandomSource) -> Tally:
     """The release of a tally, which must have exactly the users that were counted before."""
-    found = 0 if tally is None else tally.users
-    if tally is None or (users >= 0 and found != users):
+    tallied = 0 if tally is None else tally.users
+    if tally is None or (users >= 0 and tallied != users):
         raise EngineError(
-            f"The data in Spark changed between two reads: there were {users:,} users, then {found:,}. Nothing was "
+            f"The data in Spark changed between two reads: there were {users:,} users, then {tallied:,}. Nothing was "
             "released; write the data to a table that does not change, or cache the frame.",
             users=users,
-            found=found,
+            tallied=tallied,
         )
-    check_enough_users(found, protocol.users)
+    check_enough_users(tallied, protocol.users)
     return protocol.release(tally, source=source)

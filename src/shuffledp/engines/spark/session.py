@@ -67,7 +67,7 @@ def check_session(spark: Session) -> None:
 
 @contextmanager
 def explained_failures() -> Iterator[None]:
-    """Turn failures of Spark inside this block into one line of a DataError or an EngineError."""
+    """Turn failures of Spark inside this block into a DataError or an EngineError of one line."""
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
@@ -133,10 +133,10 @@ def _explained(error: Exception) -> DataError | EngineError:
             f"{_NO_RELEASE}."
         )
     if "PYTHON_VERSION_MISMATCH" in text:
-        found = re.search(r"Python in worker has different version: ([0-9.]+)", text)
-        there = f"Python {found[1]}" if found else "another version of Python"
+        version = re.search(r"Python in worker has different version: ([0-9.]+)", text)
+        of_workers = f"Python {version[1]}" if version else "another version of Python"
         return EngineError(
-            f"The workers of Spark run {there}, and this process runs Python {platform.python_version()}: set "
+            f"The workers of Spark run {of_workers}, and this process runs Python {platform.python_version()}: set "
             f"PYSPARK_PYTHON to the same version on both. {_NO_RELEASE}."
         )
     if (versions := re.search(r"shuffledp version mismatch: ([\w.+-]+)", text)) is not None:

@@ -74,11 +74,11 @@ class SparkTable(Table):
         """The number of distinct users; missing ids are an error unless they are left out."""
         ids = user_of(self.frame, users, missing)
         with explained_failures():
-            found, without = self.frame.select(sf.count_distinct(ids), sf.count(sf.when(ids.isNull(), 1))).first()
+            distinct, without = self.frame.select(sf.count_distinct(ids), sf.count(sf.when(ids.isNull(), 1))).first()
         _check_ids(users, int(without))
-        if not found:
+        if not distinct:
             raise DataError(_NO_USERS)
-        return int(found)
+        return int(distinct)
 
     def complete(
         self, columns: Sequence[str], missing: Categories | None = None, user: str | None = None
@@ -151,7 +151,7 @@ class SparkColumn(Column):
         return SparkRows(int(chosen.count()), chosen.with_parts)
 
     def one_pass(self, make: Callable[[], tuple[Encoder, int]]) -> SparkRows | None:
-        """The users' values in Spark, not yet counted or checked; None if that needs a pass of its own."""
+        """The users' values in Spark, not yet counted or checked; None with user ids, which need another pass."""
         return None if self.users is not None else self._all_rows(-1, make)
 
     def _all_rows(self, users: int, make: Callable[[], tuple[Encoder, int]]) -> SparkRows:
@@ -256,10 +256,10 @@ class Chosen:
             self._column.remark(
                 f"{mark!r} is counted as the id of one user; if it stands for a missing id, use `missing={(mark,)}`."
             )
-        kept = table.filter(~without_id & table["chosen"].to_numpy(zero_copy_only=False))
-        if not len(kept):
+        chosen_users = table.filter(~without_id & table["chosen"].to_numpy(zero_copy_only=False))
+        if not len(chosen_users):
             raise DataError(_NO_USERS)
-        return kept
+        return chosen_users
 
     def _refuse_excluded(self, excluded: int) -> None:
         what = f"in {self.users.order_by}, by which rows are ordered" if self.users.order_by else "in a column"

@@ -80,10 +80,7 @@ def order_of(frame: Frame, name: str, missing: Categories | None) -> Any:
 
 @dataclass(frozen=True)
 class Race:
-    """The choice of one of the rows of each user.
-
-    ``frame`` has the columns user and code, perhaps order and group: rows without one of these do not take part.
-    """
+    """The choice of one of the rows of each user."""
 
     users: UserIds
     salt: str
@@ -91,7 +88,11 @@ class Race:
     """``public`` or ``private`` if there are groups; the group of a user is that of the chosen row."""
 
     def picks(self, frame: Frame) -> Frame:
-        """One row per user: code, group, the number of rows, and of those that did not take part; null user too."""
+        """One row per user, and one for all rows without a user id: code, group, and the numbers of rows.
+
+        ``frame`` has the columns user and code, and optionally order and group. Rows without a value in one of these do
+        not take part; they are counted as excluded.
+        """
         optional = [name for name in (ORDER, GROUP) if name in frame.columns]
         takes_part = sf.lit(True)
         for name in optional:
@@ -109,7 +110,11 @@ class Race:
         return self._of_user(counted, winner, key)
 
     def _distinct_values(self, counted: Frame) -> Frame:
-        """One of the user's distinct values; in the group of a row chosen regardless of values if groups are public."""
+        """One of the user's distinct values, and a group.
+
+        If groups are public, first a group is chosen by its number of rows, then one of the user's values in it. If
+        they are private, first a value is chosen, then one of its groups by the number of rows.
+        """
         one = sf.when(sf.col("eligible").isNotNull(), sf.lit(1))
         if not self.groups:
             return self._of_user(counted, [CODE], self._key("value", [CODE], one))
@@ -133,8 +138,8 @@ class Race:
         user = sf.col(USER).cast("string")
         suspicious = sf.when(sf.lower(user).isin(sorted(MISSING_MARKERS)), user)
         mark = sf.when(sf.col(USER).isNull(), sf.lit(NO_USER)).otherwise(suspicious)
-        found = [sf.col("winner").alias(CODE)] if winner == [CODE] else [sf.col("winner.*")]
-        return best.select(*found, ROWS, EXCLUDED, mark.alias(MARK))
+        fields = [sf.col("winner").alias(CODE)] if winner == [CODE] else [sf.col("winner.*")]
+        return best.select(*fields, ROWS, EXCLUDED, mark.alias(MARK))
 
     def _key(self, purpose: str, columns: Sequence[str], weight: Any) -> Any:
         """The key of the race; null if the weight is."""

@@ -1,7 +1,7 @@
 """What the Python workers of Spark run: encoding, exact counts, and noise whose tally goes to the driver.
 
-Every function gets the batches of one partition. What it returns of a partition is as secret as the data: the tally of
-a partition rests on the users of that partition alone.
+Every function gets the batches of one partition. Its result is as secret as the data: the tally of a partition has the
+noise of the users of that partition only.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class CountRows(Work):
     size: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """One row: the counts, and what the encoder has counted."""
+        """One row: the counts, and the state of the encoder."""
         counts = np.zeros(self.size, dtype=np.int64)
         for batch in self.portions(batches):
             encoded = self.encoder.encode(batch.column(0))
@@ -96,9 +96,9 @@ class CountRows(Work):
 class RandomizeRows(Work):
     """Randomizes the values of a partition, and tallies their messages.
 
-    A row is a value for the encoder or, without one, a code with the number of its part. Noise is never a function of
-    the data or of a seed: a partition that is computed again draws new noise, and Spark passes exactly one result of
-    each partition on.
+    A row is a value, which the encoder encodes; without an encoder, it is a code with the number of its part. Noise is
+    never a function of the data or of a seed: a partition that is computed again draws new noise, and Spark passes on
+    exactly one result of each partition.
     """
 
     protocols: Mapping[int, Protocol]
@@ -106,7 +106,7 @@ class RandomizeRows(Work):
     encoder: Encoder | None = None
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """One row per part that has users, at least one."""
+        """One row per part that has users, or a single row without users."""
         tallies: dict[int, Tally] = {}
         for batch in self.portions(batches):
             if self.encoder is not None:

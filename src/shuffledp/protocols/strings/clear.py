@@ -116,15 +116,15 @@ class ClearStrings(SingleMessageProtocol, StringsProtocol):
         if self._is_listed:
             return Tally(count_values(values, self.domain_size), messages.users, messages.secure)
         rows, counts = np.unique(values.reshape(-1, form.columns), axis=0, return_counts=True)
-        found: dict[int, int] = {}
+        occurring: dict[int, int] = {}
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             index = 0
             for part in row:
                 index = index << _LIMB | part
             if index >= self.domain_size:
                 raise ParameterError("A message is not the index of a string.")
-            found[index] = count
-        return string_tally(found, messages.users, messages.secure)
+            occurring[index] = count
+        return string_tally(occurring, messages.users, messages.secure)
 
     def sample_tally(self, data: NDArray[Any], *, source: RandomSource = SYSTEM) -> Tally:
         """The true counts, released."""
@@ -208,8 +208,8 @@ class ClearStrings(SingleMessageProtocol, StringsProtocol):
         check_estimator(estimator or self.estimators[0], self.estimators)
         analysis = self._analysis(users or self.users)
         least = analysis.largest_withheld(1 - _FOUND_WITH) + 1.0
-        found = float(analysis.error.variance(np.array([least]))[0])
-        return replace(analysis.expected_error(confidence), rmse=found**0.5)
+        variance = float(analysis.error.variance(np.array([least]))[0])
+        return replace(analysis.expected_error(confidence), rmse=variance**0.5)
 
     def expected_error_of(self, values: NDArray[Any]) -> ExpectedError:
         """The predicted error for these strings of a small domain."""

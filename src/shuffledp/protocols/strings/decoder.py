@@ -1,8 +1,8 @@
 """The decoder of tree-blanket: from counts of cells to the frequent strings and their estimated counts.
 
 A quick first pass finds the most frequent strings, whose cells are erased: what is left looks like noise, so that a
-second, thorough pass finds less frequent ones. A string is accepted on the cells that no accepted string explains. All
-of this is post-processing and may change without any effect on privacy.
+second, thorough pass finds less frequent ones. Whether a string is accepted depends on the counts of those of its cells
+that no string accepted before has. All of this is post-processing and may change without any effect on privacy.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SMALL_MEAN = 64
 
 @dataclass(frozen=True, eq=False)
 class FoundString:
-    """An accepted string: its ``index`` in the domain, and what its own cells say about its count."""
+    """An accepted string: its ``index`` in the domain, and its count, as estimated from its own cells."""
 
     index: int
     word: Word
@@ -88,7 +88,7 @@ class Decoder:
     native: bool = ACTIVE
 
     def decode(self, candidates: Sequence[int] = ()) -> Decoded:
-        """All strings that can be found; ``candidates`` are the indices of listed strings, for which fewer users do."""
+        """All strings found; ``candidates`` are indices of likely strings, for which fewer users suffice."""
         if len(candidates) > _MAX_LISTED:
             raise ParameterError(f"At most {_MAX_LISTED:,} candidates can be listed, not {len(candidates):,}.")
         quick = replace(
@@ -134,13 +134,13 @@ class Decoder:
         return symbols
 
     def _accepted(self, words: dict[Word, float]) -> _Accepted:
-        """The accepted of these words; the second time without what the first ones sent in the background."""
+        """The accepted words, determined twice: the second time, messages of accepted strings are not background."""
         first = _Accepted.of(self, words, float(self.counts.sum()))
         sent = sum(string.count for string in first.found)
         return _Accepted.of(self, words, float(self.counts.sum()) - sent)
 
     def _listed(self, last: _Pass, words: list[Word]) -> _Listed:
-        """The listed words whose cells hold more than chance explains, given how many there are."""
+        """The listed words whose cells hold more messages than noise explains; more are needed if many are listed."""
         from scipy.special import gammainc
 
         least = self.settings.false_strings / max(1, len(words))
@@ -164,7 +164,7 @@ class _Listed:
 
 
 def _least_listed_count(noise: float, chance: float, probability: float) -> float:
-    """The least count with which a listed string is found with this probability among Poisson noise."""
+    """The least count at which a listed string is found with this probability among Poisson noise."""
     from scipy.special import pdtr, pdtrc
 
     needed = int(noise)
@@ -254,7 +254,7 @@ class _Accepted:
 def _estimated_jointly(
     found: list[FoundString], cells: Counts, seen: Counts, background: float
 ) -> tuple[FoundString, ...]:
-    """The counts again, now that the other strings of each cell are known.
+    """The counts, estimated again from the other strings of each cell.
 
     What less frequent strings sent to a cell is subtracted; a cell with a more frequent one is left out.
     """
@@ -303,7 +303,7 @@ class _Judge:
         return count, len(used)
 
     def _chance(self, values: Counts) -> float:
-        """The probability that as many cells of a wrong string hold so many messages."""
+        """The probability that as many cells of a wrong string hold at least as many messages."""
         from scipy.special import gammainc
 
         total = int(values.sum())
@@ -312,7 +312,7 @@ class _Judge:
     def _largest_chance(self, length: int, free: NDArray[np.bool_]) -> float:
         """The largest probability with which a wrong string may have the counts of its free cells.
 
-        The search has compared the string with all words of its length, but with cells that others explain. A string
+        The search compared the string with all words of its length, but it used cells of accepted strings too. A string
         that shares its first cells with an accepted one is one of the many siblings of that string.
         """
         if free.all():
@@ -337,13 +337,13 @@ class _Judge:
 
 
 def _trimmed(values: Counts) -> Counts:
-    """Increasing values without the largest: a collision with a frequent string must not decide."""
+    """Increasing values without the largest eighth, which may come from collisions with frequent strings."""
     number = values.shape[-1]
     return values[..., : number - number // 8]
 
 
 def _symbols(counts: Counts) -> NDArray[Any]:
-    """The symbol of each cell, in as few bytes as the mean allows; larger counts are as good as the largest symbol."""
+    """The symbol of each cell, in as few bytes as the mean allows; larger counts are clipped."""
     kind = "u1" if counts.mean() < _SMALL_MEAN else "u2"
     symbols: NDArray[Any] = np.minimum(counts, (1 << 8 * int(kind[1])) - 2)
     symbols += 1

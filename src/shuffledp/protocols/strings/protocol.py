@@ -101,7 +101,7 @@ class StringsProtocol(IndexedProtocol, EstimatingProtocol[StringsEstimate]):
         if len(counts) and int(counts.min()) < 0:
             raise DomainError("A count of users cannot be below 0.")
         if len(np.unique(indices)) < len(indices):
-            raise DomainError("Counts of strings name a string twice.")
+            raise DomainError("The counts list a string twice.")
         return indices, counts
 
     @abstractmethod
@@ -124,17 +124,17 @@ class StringsProtocol(IndexedProtocol, EstimatingProtocol[StringsEstimate]):
     ) -> StringsEstimate:
         """The strings that were found, with their counts.
 
-        ``settings`` bound the time and memory of a search. ``candidates`` is a public list of likely strings, of which
+        ``settings`` bound the time and memory of a search. ``candidates`` is a public list of likely strings, for which
         fewer users suffice; strings outside the domain are ignored, and all others are still searched. ``progress`` is
         called with the share of the work that is done. A protocol that needs no search ignores all three.
         """
 
     @abstractmethod
     def expected_found_from(self, length: int) -> float | None:
-        """The least count with which a string of this length is found with probability 95 %; None if none is."""
+        """The least count at which a string of this length is found with probability 95 %, or None."""
 
     def truth(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """How many users hold each string, of a small domain."""
+        """How many users hold each string of a small domain."""
         counts = np.zeros(len(self.inputs()))
         for index, count in self.summary(values).tolist():
             counts[int(index)] = count

@@ -28,7 +28,8 @@ class SampleAndThresholdStrings(ClearStrings):
 
     Options of ``calibrate``:
 
-    - ``sampling``: probability that a message is sampled; chosen for a string that is just released unless given.
+    - ``sampling``: probability that a message is sampled; by default the best for a string that just reaches the
+      threshold.
     """
 
     name: ClassVar[str] = "sample-and-threshold"
@@ -42,7 +43,7 @@ class SampleAndThresholdStrings(ClearStrings):
 
     @classmethod
     def for_target(cls, target: Target, domain: Strings, *, sampling: float | Dyadic | None = None) -> Self:
-        """The least threshold for ``sampling``; without it, the best for a string that is just released."""
+        """The least threshold for ``sampling``, which is chosen for strings that just reach it unless given."""
         histogram = SampleAndThresholdHistogram.for_target(target, Numbered(_TYPICAL_STRINGS), sampling=sampling)
         return cls(target, domain, histogram.sampling, histogram.threshold)
 

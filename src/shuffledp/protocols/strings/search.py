@@ -20,7 +20,7 @@ from shuffledp.protocols.strings.tree import Limbs, StringTree, shifted_left
 Scores = NDArray[np.int16]
 _CHUNK = 1 << 16
 _OUTPUT = 1 << 20
-_FEWEST_KEPT = 1 << 12
+_MIN_CAPACITY = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +35,10 @@ class Search:
 
 
 def search(tree: StringTree, plan: SearchPlan, symbols: NDArray[Any], *, nodes: int, native: bool = ACTIVE) -> Search:
-    """All words whose prefixes keep a score, with a final score of at least ``plan.accepted_from``.
+    """All words whose prefixes have scores of at least 0, and whose final score is at least ``plan.accepted_from``.
 
-    ``symbols`` are those of each bucket, per level. At most ``nodes`` prefixes are kept on each level; if there are
-    more, the best ones.
+    ``symbols`` has the symbol of each bucket, per level. On each level, at most ``nodes`` prefixes are extended: those
+    with the best scores.
     """
     length, depths = plan.length, tree.depths(plan.length)
     limbs = tree.limbs(length)
@@ -74,12 +74,15 @@ def _extend_natively(
 ) -> tuple[Limbs, Scores]:
     from shuffledp.native._prefixes import extend
 
-    room = max(_FEWEST_KEPT, 1 << bits, min(_OUTPUT, len(words) << bits))
-    kept, kept_scores = np.empty((room, words.shape[1]), dtype=np.uint64), np.empty(room, dtype=np.int16)
+    capacity = max(_MIN_CAPACITY, 1 << bits, min(_OUTPUT, len(words) << bits))
+    children, children_scores = (
+        np.empty((capacity, words.shape[1]), dtype=np.uint64),
+        np.empty(capacity, dtype=np.int16),
+    )
     parts, done = [], 0
     while done < len(words):
-        parents, written = extend(words, scores, done, bits, key, gains, ceiling, kept, kept_scores)
-        parts.append((kept[:written].copy(), kept_scores[:written].copy()))
+        parents, written = extend(words, scores, done, bits, key, gains, ceiling, children, children_scores)
+        parts.append((children[:written].copy(), children_scores[:written].copy()))
         done += parents
     return _joined(parts, words.shape[1])
 

@@ -2,8 +2,9 @@
 
 On each level the search sees a symbol of every prefix, the capped count of its cell. A prefix is scored by its
 log-likelihood ratio minus the logarithm of the number of prefixes of its depth (Fano 1963), which sequential decoders
-use for codes. Scores are integers from 0, where prefixes are dropped, to a ceiling. So the distribution of the score of
-a wrong string and of one that c users hold follow from those of one cell, exactly up to dependence between cells.
+use for codes. Scores are integers from 0, where prefixes are dropped, to a ceiling. So the
+distributions of the scores of a wrong string, and of a string that c users hold, follow from the distribution of the
+count of a cell. They are exact except that the counts of different cells are dependent.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ SCALE = 4
 CEILING = 120
 """The largest score; with gains of at least -127, one cell can drop any prefix."""
 _BRANCHING_CEILINGS = (120, 96, 80, 68, 60, 54, 48, 44, 40)
-"""Largest scores of prefixes that are extended: frequent strings must not carry their wrong siblings far."""
+"""Maximum scores of prefixes that are extended, tried in this order; a maximum limits how far prefixes of a frequent
+string with wrong last bits are extended."""
 _CREDITS = np.arange(0, 105, 2)
-"""Initial credits that are tried: more is easier to keep, and harder to accept. Nobody searches e^26 prefixes."""
+"""Initial credits that are tried. With more credit fewer right prefixes are dropped and more wrong ones extended, so
+that a higher final score is needed. No search evaluates the e^26 prefixes of the largest credit."""
 LEAST_GAIN, LARGEST_GAIN = -127, 127
 _STEP = 1.04  # between the counts that are tried
 _MAX_SYMBOLS = 4096
@@ -34,10 +37,10 @@ _MAX_SYMBOLS = 4096
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """What the cells of each level hold: symbol 0 is an erased cell, 1 + t a count of t."""
+    """The symbols of the cells of each level: 0 for an erased cell, 1 + t for a count of t."""
 
     shares: Floats
-    """Per level, the share of buckets with each symbol: what a wrong string finds in its cell."""
+    """Per level, the share of buckets with each symbol: its distribution in the cell of a wrong string."""
 
     @classmethod
     def of(cls, symbols: NDArray[Any]) -> Cells:
@@ -115,7 +118,7 @@ class SearchPlan:
     gains: NDArray[np.int64]
     """The score of each symbol."""
     costs: NDArray[np.int64]
-    """What the new bits of each level cost; on the first level less the initial credit."""
+    """The cost of the new bits of each level; on the first level, minus the initial credit."""
     ceiling: int
     """The largest score of prefixes that are extended."""
     accepted_from: int
@@ -125,7 +128,7 @@ class SearchPlan:
     cells: Cells
 
     def table(self, level: int, symbols: NDArray[Any]) -> NDArray[np.int8]:
-        """The gain minus the cost of every bucket of a level; on the first level the search starts after the cost."""
+        """The gain minus the cost of every bucket of a level; the initial score has the cost of the first level."""
         cost = int(self.costs[level]) if level else 0
         gains = np.clip(self.gains - cost, LEAST_GAIN, LARGEST_GAIN).astype(np.int8)
         largest = int(np.iinfo(symbols.dtype).max)
@@ -150,10 +153,10 @@ class SearchPlan:
 class SearchSettings:
     """Limits of the search for strings, and when a string is accepted.
 
-    ``evaluations`` bounds the expected number of evaluated prefixes per length, in the decoder's fast default about a
-    tenth of a second; ``nodes`` bounds how many prefixes are kept at a time, and ``evaluations_per_string`` the
-    number of wrong prefixes evaluated beside a frequent string. ``probability`` is that with which strings from
-    ``found_from`` on are found, ``false_strings`` the expected number of false strings per length.
+    ``evaluations`` bounds the expected number of evaluated prefixes per length; the default takes about a tenth of
+    a second. ``nodes`` bounds how many prefixes are extended per level, and ``evaluations_per_string`` the number of
+    wrong prefixes evaluated beside a frequent string. Strings that at least ``found_from`` users hold are found with
+    this ``probability``; ``false_strings`` is the expected number of false strings per length.
     """
 
     evaluations: float = 1e7
@@ -172,7 +175,7 @@ def plan_search(
     least_count: float,
     largest_count: float,
 ) -> SearchPlan | None:
-    """The plan with the least count that is found with the settings' probability; None if no count is."""
+    """The plan with the least count that is found with the settings' probability; None if no count suffices."""
     count = max(least_count, 1.0)
     while count <= largest_count:
         draft = _Draft(cells, depths, settings, count)
@@ -188,7 +191,7 @@ def plan_search(
 
 
 class _Draft:
-    """Plans for strings of one count, with the same cells on every level: all credits at once."""
+    """Approximate plans for strings of one count, for all initial credits at once; all levels have the same cells."""
 
     def __init__(self, cells: Cells, depths: Sequence[int], settings: SearchSettings, count: float) -> None:
         self._cells, self._settings, self.count = cells, settings, count
@@ -211,7 +214,7 @@ class _Draft:
 
     @cached_property
     def best(self) -> int | None:
-        """The credit with which a string of this count is most likely found within the limits; None if none is."""
+        """The credit with which a string of this count is most likely found within the limits, or None."""
         wrong, work = self._final(self._wrong, self._children)
         right, _ = self._final(self._right, np.ones(len(self._steps)))
         limit = max(self._settings.evaluations, 2.0 * float(self._children[0]))
@@ -235,7 +238,7 @@ class _Draft:
         )
 
     def _final(self, share: Floats, children: Floats) -> tuple[Floats, Floats]:
-        """The final scores for every credit, times the number of strings, and the work."""
+        """The distribution of the final score for every credit, times the number of strings; the evaluated prefixes."""
         ceilings = _ceilings(self._steps, self._ceiling)
         starts = _CREDITS[:, None] + (self._gains - self._steps[0])[None, :]
         scores = np.zeros((len(_CREDITS), CEILING + 1))
@@ -263,10 +266,10 @@ class _Draft:
             key = int(self._steps[level]), ceilings[level]
             if key not in moves:
                 moves[key] = _moves(wrong, self._gains, *key)
-            kept = moves[key] @ below
+            next_work = moves[key] @ below
             children = float(self._children[level])
-            total += children + (children - 1) * float(kept[ceilings[level - 1]])
-            below = children * (1 + kept)
+            total += children + (children - 1) * float(next_work[ceilings[level - 1]])
+            below = children * (1 + next_work)
         return total
 
 
@@ -280,7 +283,7 @@ def _moves(share: Floats, gains: NDArray[np.int64], cost: int, ceiling: int) -> 
 
 
 def _gains(wrong: Floats, mean: float, background: float) -> NDArray[np.int64]:
-    """The log-likelihood ratio of each symbol: does a string that is held have this cell, or a wrong one?"""
+    """The log-likelihood ratio of each symbol in the cell of a string that users hold, against that of a wrong one."""
     pooled = wrong.mean(axis=0)
     right = with_holders(pooled[None, :], mean)[0]
     counts = np.arange(len(pooled) - 1)
@@ -294,7 +297,7 @@ def _gains(wrong: Floats, mean: float, background: float) -> NDArray[np.int64]:
 def _final_scores(
     shares: Floats, gains: NDArray[np.int64], costs: NDArray[np.int64], ceiling: int, children: Floats | None = None
 ) -> tuple[Floats, float]:
-    """The distribution of the score after all levels, times the number of such strings, and the work to get there."""
+    """The distribution of the final score, times the number of such strings, and the number of evaluated prefixes."""
     scores = np.zeros(CEILING + 1)
     work = before = 0.0
     least = int(gains.min())
@@ -312,7 +315,7 @@ def _final_scores(
 
 
 def _clipped(masses: Floats, offset: int, ceiling: int) -> Floats:
-    """The masses of the scores from ``offset`` on, without those below 0, with those above the ceiling at it."""
+    """The pmf of scores, from ``masses`` that start at ``offset``; drops scores below 0, clips at the ceiling."""
     scores = np.zeros(CEILING + 1)
     if offset < 0:
         masses, offset = masses[-offset:], 0
@@ -323,7 +326,7 @@ def _clipped(masses: Floats, offset: int, ceiling: int) -> Floats:
 
 
 def _ceilings(costs: NDArray[np.int64], ceiling: int) -> list[int]:
-    """The largest score after each level; the general one after the last level that extends prefixes."""
+    """The largest score after each level; ``CEILING`` from the last level that extends prefixes on."""
     extended = np.flatnonzero(costs[1:] > 0)
     last = int(extended[-1]) if len(extended) else -1
     return [ceiling if level <= last else CEILING for level in range(len(costs))]

@@ -292,7 +292,7 @@ class TreeBlanketStrings(BlanketProtocol, StringsProtocol):
         return users * (1 + self.blanket.mean) / self.buckets
 
     def expected_found_from(self, length: int) -> float | None:
-        """That of the usual plan, if no string is very frequent."""
+        """The count of the expected plan, if no string is very frequent."""
         plan = self.search_plan(length)
         return None if plan is None else plan.count
 
@@ -312,7 +312,7 @@ class TreeBlanketStrings(BlanketProtocol, StringsProtocol):
 
 @dataclass(frozen=True)
 class FoundErrors:
-    """Errors of the counts of found strings, each from so many of the cells of its levels."""
+    """Errors of the counts of found strings, each of which is estimated from some of its cells."""
 
     levels: int
     variance: float
