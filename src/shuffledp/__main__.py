@@ -1,4 +1,4 @@
-"""``python -m shuffledp`` and the ``shuffledp`` command: SIGTERM is handled before anything large is imported."""
+"""``python -m shuffledp`` and the ``shuffledp`` command: signals are handled before anything large is imported."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:2] in (["serve", "shuffler"], ["serve", "analyzer"]) and "--check" not in arguments:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    from shuffledp.cli.main import main as run
-
+    try:
+        from shuffledp.cli.main import main as run
+    except KeyboardInterrupt:
+        os.write(2, b"error: interrupted; nothing was done.\n")
+        os._exit(130)
     run()
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import time
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -110,8 +111,64 @@ def test_a_request_that_ends_early_ends_its_calculations(served):
 def _receive(connection, until):
     received = b""
     while until not in received:
-        received += connection.recv(1 << 12)
+        part = connection.recv(1 << 12)
+        assert part, received
+        received += part
     return received
+
+
+LONG = b"GET %s?users=40000&releases=90 HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+
+
+def test_two_users_at_once(serve):
+    """A long question has the only process; a short one is answered before it has all protocols."""
+    single = serve(workers=1)
+    with socket.create_connection(("127.0.0.1", single.port)) as connection:
+        connection.sendall(LONG % b"/api/plan")
+        received = _receive(connection, b"event: start")
+        assert [name for name, _ in single.events(**SMALL)][-1] == "end"
+        connection.setblocking(False)
+        with suppress(BlockingIOError):
+            received += connection.recv(1 << 20)
+        assert b"event: ranked" not in received
+
+
+def test_a_stop_answers_all_requests(serve):
+    """A stream, a page and JSON are in progress; one process computes, everything else waits for it."""
+    single = serve(workers=1)
+    with ExitStack() as stack:
+        connections = []
+        for path in (b"/api/plan", b"/api/account", b"/"):
+            connections.append(stack.enter_context(socket.create_connection(("127.0.0.1", single.port))))
+            connections[-1].settimeout(60)
+            connections[-1].sendall(
+                (LONG % path).replace(b"releases", b"show=all&releases" if path == b"/" else b"releases")
+            )
+        _receive(connections[0], b"event: start")
+        time.sleep(0.3)
+        single.app.stop()
+        stream, account, page = (connection.makefile("rb").read() for connection in connections)
+    assert b'event: failed\ndata: {"error": "The planner has been stopped."}' in stream
+    assert account.startswith(b"HTTP/1.1 503 ")
+    assert account.endswith(b'{"error": "The planner has been stopped."}\n')
+    assert page.startswith(b"HTTP/1.1 200 ")
+    assert b"The planner has been stopped." in page
+
+
+def test_what_takes_too_long_is_ended_with_one_line(serve):
+    page = serve(workers=1, request_seconds=0.2)
+    line = "This was not computed within 0.2 s; what was computed is kept, and asking again continues from there."
+    for path in ("/api/account", "/api/command", "/api/preview"):
+        status, body = page.get(path, users="40000", releases="90")
+        assert status == 503
+        assert json.loads(body)["error"].startswith(line)
+        assert "shuffledp plan histogram --users 40000 --domain-size 12" in json.loads(body)["error"]
+    status, body = page.get("/", users="40000", releases="90", show="all")
+    assert status == 200
+    assert line in body
+    assert "protocols calibrated." in body
+    _wait_until(lambda: page.workers.killed >= 4)
+    assert [name for name, _ in page.events(**SMALL)][-1] == "end", "a stream has no such limit"
 
 
 def _wait_until(condition, seconds=60):
@@ -201,7 +258,8 @@ def test_few_previews_are_kept(monkeypatch):
     drawn = []
 
     class Drawing:
-        async def run(self, _, query, *names):
+        async def run(self, _, query, *names, group):
+            assert group == query
             drawn.append(query.draw)
             return f"draw {query.draw} of {names}"
 
@@ -228,6 +286,8 @@ def test_only_this_machine_and_this_page(served):
     assert served.request("/api/plan", headers={"Origin": "https://attacker.example"}).status == 403
     assert served.request("/api/plan", headers={"Sec-Fetch-Site": "cross-site"}).status == 403
     assert served.request("/", method="POST").status == 405
+    assert served.request("/api/plan", users="9" * 9000).status == 414
+    assert served.request("/api/plan", **{f"p{number}": 1 for number in range(2000)}).status == 414
     policy = served.request("/").headers["content-security-policy"]
     assert "form-action 'self'" in policy
     assert "require-trusted-types-for 'script'" in policy

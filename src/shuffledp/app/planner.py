@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
+from collections.abc import AsyncGenerator, Callable, Hashable
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from shuffledp.app.calculations import Candidate, Collected, account, calibrate, collect, preview
 from shuffledp.app.preview import Preview
 from shuffledp.app.query import Query, plan_id
-from shuffledp.app.workers import Workers
+from shuffledp.app.workers import WorkerError, Workers
 from shuffledp.errors import InfeasibleError, ShuffledpError
 from shuffledp.planning.planner import Plan, Plans, Rejection, ranked
 from shuffledp.protocols.registry import PROTOCOLS
@@ -53,7 +54,11 @@ class Planner:
         key = (query, plan_id(plan))
         if key not in self._previews:
             try:
-                result: Preview | str = await self._workers.run(preview, query, plan.protocol.name, plan.variant)
+                result: Preview | str = await self._workers.run(
+                    preview, query, plan.protocol.name, plan.variant, group=query
+                )
+            except WorkerError as error:  # the next attempt may succeed
+                return str(error)
             except ShuffledpError as error:
                 result = str(error)
             self._previews[key] = result
@@ -94,27 +99,33 @@ class Planner:
                 yield "infeasible", {"error": str(error)}
             else:
                 yield "ranked", _ranking(plans)
-                async for event in self._further(query, plans):
-                    yield event
+                async with aclosing(self._further(query, plans)) as further:
+                    async for event in further:
+                        yield event
             yield "end", {}
         finally:
-            for task in tasks:
-                task.cancel()
+            await _cancel(*tasks)
 
-    async def _further(self, query: Query, plans: Plans) -> AsyncIterator[Event]:
+    async def _further(self, query: Query, plans: Plans) -> AsyncGenerator[Event]:
         """Results that are computed after the ranking, first those of the chosen plan."""
         chosen = choose(plans, query)
-        curve = await self.account(query, chosen)
-        yield "account", {"id": plan_id(chosen)} | account_document(curve)
-        for plan in plans:
-            if not plan.reference or plan.protocol.trust == "local":
-                collected = await self.collected(query, plan)
-                yield "collection", {"id": plan_id(plan)} | collection_document(collected)
+        account = asyncio.create_task(self.account(query, chosen))
+        collected = {
+            plan_id(plan): asyncio.create_task(self.collected(query, plan))
+            for plan in plans
+            if not plan.reference or plan.protocol.trust == "local"
+        }
+        try:
+            yield "account", {"id": plan_id(chosen)} | account_document(await account)
+            for name, task in collected.items():
+                yield "collection", {"id": name} | collection_document(await task)
+        finally:
+            await _cancel(account, *collected.values())
 
     async def _cached(self, function: Callable[..., Result], *arguments: Hashable) -> Result:
         key = (function, *arguments)
         if key not in self._cache:
-            self._store(key, await self._workers.run(function, *arguments))
+            self._store(key, await self._workers.run(function, *arguments, group=arguments[0]))
         self._cache.move_to_end(key)
         result: Result = self._cache[key]
         return result
@@ -163,6 +174,13 @@ class CachedResults:
     def account(self, plan: Plan) -> list[tuple[int, float]] | None:
         """Numbers of releases with their epsilon, if that was computed."""
         return self._planner.peek(account, self._query.calibrated, plan.protocol.name, plan.variant)
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait for their end, whatever it is."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def choose(plans: Plans, query: Query) -> Plan:

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -23,10 +24,10 @@ from shuffledp.app.planner import Planner, account_document, choose
 from shuffledp.app.preview import Preview
 from shuffledp.app.query import Query, plan_id
 from shuffledp.app.view import form_view, results_view
-from shuffledp.app.workers import Workers
+from shuffledp.app.workers import WorkerError, Workers
 from shuffledp.collection.server.loopback import LOOPBACK, LoopbackPages, asset_routes
 from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedResponse, json_response
-from shuffledp.errors import OutputError, ParameterError, ShuffledpError
+from shuffledp.errors import InfeasibleError, OutputError, ParameterError, ShuffledpError
 from shuffledp.pages.rendering import render_page
 from shuffledp.planning.planner import Plan, Plans
 
@@ -34,23 +35,30 @@ _HTML = (b"content-type", b"text/html; charset=utf-8")
 _SHOW = "show"
 """A parameter of the page: ``all`` computes everything first, ``known`` shows cached results only."""
 _SHUTDOWN_SECONDS = 2
+_REQUEST_SECONDS = 60
+"""A request without signs of progress is answered within this time; a stream goes on while somebody listens."""
 
 
 class PlannerApp:
     """The endpoints of the page."""
 
-    def __init__(self, workers: Workers | None = None) -> None:
+    def __init__(self, workers: Workers | None = None, *, request_seconds: float = _REQUEST_SECONDS) -> None:
         self.workers = workers or Workers()
         self.planner = Planner(self.workers)
+        self._request_seconds = request_seconds
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def app(self) -> ASGIApp:
         """The application, which answers only requests of this machine."""
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
-            await self.workers.start()
-            yield
-            self.workers.stop()
+            self._loop = asyncio.get_running_loop()
+            try:
+                await self.workers.start()
+                yield
+            finally:
+                await self.workers.stop()
 
         routes = [
             Route("/", self._page),
@@ -62,6 +70,11 @@ class PlannerApp:
         ]
         app = Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS, lifespan=lifespan)
         return LoopbackPages(app, forms=True)
+
+    def stop(self) -> None:
+        """End all calculations, so that requests are answered; may be called by a signal handler."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.workers.kill)
 
     async def _page(self, request: Request) -> PreparedResponse:
         parameters = dict(request.query_params)
@@ -76,20 +89,35 @@ class PlannerApp:
             return _rendered(query, None, str(error))
 
     async def _shown(self, query: Query, show: str) -> PreparedResponse:
-        if show == "all":
-            with suppress(ShuffledpError):  # the page says why there is no plan
-                plans = await self.planner.plans(query)
-                await self.planner.account(query, choose(plans, query))
-                for plan in plans:
-                    if not plan.protocol.released_only:
-                        await self.planner.collected(query, plan)
         if show not in ("all", "known"):
             return _rendered(query, None)
+        error = ""
+        if show == "all":
+            try:
+                async with asyncio.timeout(self._request_seconds):
+                    await self._compute(query)
+            except TimeoutError:
+                error = self._too_long(query)
+            except WorkerError as failure:
+                error = str(failure)
         cached = self.planner.cached_results(query)
         preview: Preview | str | None = None
         if cached.is_complete and cached.plans is not None:
             preview = await self.planner.preview(query, choose(cached.plans, query))
-        return _rendered(query, results_view(cached, query, preview))
+        return _rendered(query, results_view(cached, query, preview), error)
+
+    async def _compute(self, query: Query) -> None:
+        """Compute everything that the page shows."""
+        with suppress(InfeasibleError):  # the page says why there is no plan
+            plans = await self.planner.plans(query)
+            collected = (self.planner.collected(query, plan) for plan in plans if not plan.protocol.released_only)
+            await asyncio.gather(self.planner.account(query, choose(plans, query)), *collected)
+
+    def _too_long(self, query: Query) -> str:
+        return (
+            f"This was not computed within {self._request_seconds:g} s; what was computed is kept, and asking again "
+            f"continues from there. Ask for fewer releases, users or categories, or run: {query.plan_command()}"
+        )
 
     async def _stream(self, request: Request) -> PreparedResponse | StreamingResponse:
         try:
@@ -143,13 +171,18 @@ class PlannerApp:
     ) -> PreparedResponse:
         """JSON about the chosen plan of the query; errors as JSON of one line."""
 
-        async def work() -> PreparedResponse:
-            query = Query.parse(dict(request.query_params))
-            plans = await self.planner.plans(query)
-            return json_response(await answer(query, choose(plans, query), plans))
+        async def work(query: Query) -> PreparedResponse:
+            try:
+                async with asyncio.timeout(self._request_seconds):
+                    plans = await self.planner.plans(query)
+                    return json_response(await answer(query, choose(plans, query), plans))
+            except TimeoutError:
+                return json_response({"error": self._too_long(query)}, status=503)
+            except WorkerError as error:
+                return json_response({"error": str(error)}, status=503)
 
         try:
-            return await _unless_disconnected(request, work())
+            return await _unless_disconnected(request, work(Query.parse(dict(request.query_params))))
         except ShuffledpError as error:
             return json_response({"error": str(error)}, status=400)
 
@@ -183,6 +216,18 @@ def _rendered(query: Query, results: dict[str, Any] | None, error: str = "", *, 
     return PreparedResponse(status, body, (_HTML,))
 
 
+class _Server(uvicorn.Server):
+    """Ends open streams when it is asked to stop: it would wait for them, and then log their end as an error."""
+
+    def __init__(self, config: uvicorn.Config, planner: PlannerApp) -> None:
+        super().__init__(config)
+        self._planner = planner
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._planner.stop()
+        super().handle_exit(sig, frame)
+
+
 def serve_planner(port: int, started: Callable[[str], None] = lambda _: None) -> None:
     """Serve the page on 127.0.0.1 until SIGINT or SIGTERM; ``started`` is called with its URL."""
     try:
@@ -191,20 +236,25 @@ def serve_planner(port: int, started: Callable[[str], None] = lambda _: None) ->
         raise OutputError(
             f"Cannot listen on {LOOPBACK} port {port}: {error.strerror}; choose another port with `port`."
         ) from None
+    planner = PlannerApp()
     config = uvicorn.Config(
-        PlannerApp().app(),
+        planner.app(),
         http="httptools",
         ws="none",
         lifespan="on",
         log_config=None,
+        log_level="error",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    server = uvicorn.Server(config)
-    started(f"http://{LOOPBACK}:{listener.getsockname()[1]}/")
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    with suppress(KeyboardInterrupt):
-        server.run([listener])
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    server = _Server(config, planner)
+    # set here already: a signal before the server has set its own must not interrupt it halfway
+    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with listener:
+            started(f"http://{LOOPBACK}:{listener.getsockname()[1]}/")
+            server.run([listener])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -27,6 +27,8 @@ _WRONG_HOST = PreparedResponse(
 )
 _OTHER_PAGE = PreparedResponse(403, b"Pages of other origins may not send requests to this page.\n", (_TEXT,))
 _READ_ONLY = PreparedResponse(405, b"This page only answers GET.\n", (_TEXT, (b"allow", b"GET, HEAD")))
+_MAX_QUERY_BYTES = 8192
+_LONG_QUERY = PreparedResponse(414, b"The query of a URL has at most %d bytes here.\n" % _MAX_QUERY_BYTES, (_TEXT,))
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action {forms}; frame-ancestors 'none'; require-trusted-types-for 'script'; "
@@ -78,6 +80,8 @@ def _refusal(scope: Scope) -> PreparedResponse | None:
         navigation = header(scope, b"sec-fetch-mode") == b"navigate" and header(scope, b"sec-fetch-dest") == b"document"
         if not navigation:
             return _OTHER_PAGE
+    if len(scope["query_string"]) > _MAX_QUERY_BYTES:
+        return _LONG_QUERY
     return None if scope["method"] in ("GET", "HEAD") else _READ_ONLY
 
 
