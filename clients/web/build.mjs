@@ -1,20 +1,29 @@
 /** Bundles: the assets that the Python package ships, or with --package the npm package. The same bytes every time. */
 import { build } from "esbuild";
+import { readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 
-/** Files in src/shuffledp/pages/static, and what each is made of. */
+const ROOT = import.meta.dirname;
+/** Files whose imports in the form import("...") are assets of their own: of the protocols and languages a page needs one each. */
+const LOADERS = ["src/protocols/registry.ts", "src/explain.ts"];
+const loaded = LOADERS.flatMap((source) =>
+  [...readFileSync(join(ROOT, source), "utf8").matchAll(/import\("(.*?)"\)/g)].map(([, path]) => join(dirname(source), path)),
+);
+/** Files in src/shuffledp/pages/static besides client.js, and what each is made of. */
 const ASSETS = {
+  ...Object.fromEntries(loaded.map((source) => [`client-${basename(source, ".ts").replaceAll("_", "-")}.js`, source])),
   "operator.css": "operator/operator.css",
   "operator.js": "operator/operator.ts",
   "planner.css": "planner/planner.css",
   "planner.js": "planner/planner.ts",
   "survey.css": "survey/survey.css",
   "survey.js": "survey/survey.ts",
+  "survey-strings.js": "survey/strings.ts",
+  "survey-worker.js": "survey/worker.ts",
 };
-/** The client: client.js and client-chunk.js, and client-more.js for the protocols that few tasks use. */
-const CLIENT = { "client.js": "src/index.ts" };
-/** The same for the worker of survey pages. */
-const WORKER = { "survey-worker.js": "survey/worker.ts" };
+/** What client.js exports to the other assets: the public names first. */
+const CLIENT = ["index.ts", "bytes.ts", "canonical.ts", "draw.ts", "numbers.ts", "refusal.ts", "texts.ts"];
 const PACKAGE = { "index.js": "src/index.ts", "node.js": "src/node.ts" };
 
 const { values } = parseArgs({ options: { out: { type: "string" }, package: { type: "boolean" }, entry: { type: "string" } } });
@@ -22,7 +31,7 @@ const outdir = values.out ?? (values.package ? "dist" : "../../src/shuffledp/pag
 
 const bundle = (files, options) =>
   build({
-    absWorkingDir: import.meta.dirname,
+    absWorkingDir: ROOT,
     entryPoints: Object.entries(files).map(([name, source]) => ({ in: source, out: name.replace(/\.(js|css)$/, "") })),
     outdir,
     bundle: true,
@@ -36,10 +45,21 @@ const bundle = (files, options) =>
     ...options,
   });
 
+/** Imports of other assets stay imports: what is loaded when it is needed, and what `isInClient` says. */
+const apart = (isInClient) => ({
+  name: "apart",
+  setup: ({ onResolve }) =>
+    onResolve({ filter: /\.ts$/ }, ({ path, resolveDir, kind }) => {
+      const source = join(resolveDir, path), later = Object.keys(ASSETS).find((name) => join(ROOT, ASSETS[name]) === source);
+      if (kind === "dynamic-import") return { path: `./${later}`, external: true };
+      return kind === "import-statement" && isInClient(source) ? { path: "./client.js", external: true } : undefined;
+    }),
+});
+
 if (values.entry) await bundle({ "bundle.js": values.entry });
 else if (values.package) await bundle(PACKAGE, { platform: "neutral", external: ["node:*"], minify: false, splitting: true, chunkNames: "chunk-[hash]" });
 else {
-  await bundle(CLIENT, { splitting: true, chunkNames: "client-[name]" });
-  await bundle(WORKER, { splitting: true, chunkNames: "survey-worker-[name]" });
-  await bundle(ASSETS);
+  const stdin = { contents: CLIENT.map((name) => `export * from "./${name}";`).join("\n"), resolveDir: join(ROOT, "src") };
+  await bundle({}, { stdin, outdir: undefined, outfile: join(outdir, "client.js"), plugins: [apart(() => false)] });
+  await bundle(ASSETS, { plugins: [apart((source) => CLIENT.some((name) => source === join(ROOT, "src", name)))] });
 }

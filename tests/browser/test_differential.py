@@ -24,6 +24,7 @@ RECOMPUTED = {
         "balcer-cheu", "bassily-smith", "correlated-noise", "fake-users", "hadamard-blanket", "hadamard-response",
         "hashed-blanket", "k-rr", "local-hashing", "shuffled-k-rr", "solh", "unary", "uniform-blanket",
     ),
+    "strings": ("tree-blanket",),
     "sum": ("duchi", "local-laplace", "piecewise", "privacy-blanket", "split-and-mix"),
 }  # fmt: skip
 PINNED = {"count": ("cheu", "pure-sum"), "histogram": ("cheu", "count-min"), "sum": ("cheu",)}
@@ -37,6 +38,7 @@ def task_of(question, name, *, users, epsilon, delta, honest_fraction=1.0, **dom
         "histogram": {"domain_size": 5},
         "sum": {"lower": 0.0, "upper": 120.0},
         "quantiles": {"lower": 0.0, "upper": 120.0, "bins": 16},
+        "strings": {"alphabet": "a-z", "max_length": 12},
     }
     return Task.create(
         kind=sdp.find(question, name),

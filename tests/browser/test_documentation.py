@@ -35,8 +35,10 @@ def test_the_page_names_every_protocol(web):
     section = PAGE.split("## What is recomputed")[1].split("## ")[0]
     listed = {
         f"{question}/{name}"
-        for question, names in re.findall(r"^\| (count|histogram|sum|quantiles) \| (.*) \|$", section, re.MULTILINE)
+        for question, names in re.findall(
+            r"^\| (count|histogram|sum|quantiles|strings) \| (.*) \|$", section, re.MULTILINE
+        )
         for name in re.findall(r"`([a-z-]+)`", names)
     } | set(re.findall(r"`((?:count|histogram|sum)/[a-z-]+)`", section)) - {"sum/almost-central"}
     assert listed == set(protocols)
-    assert len(protocols) == 28
+    assert len(protocols) == 29

@@ -1,14 +1,9 @@
-"""Every state of the survey page: accessibility (axe-core, WCAG 2.2 AA), width, focus, announcements; its size."""
-
-import gzip
+"""Every state of the survey page: accessibility (axe-core, WCAG 2.2 AA), width, focus, announcements."""
 
 import pytest
 from survey_rounds import Round
 from survey_states import CASES, bring_about, scripted_worker
 
-from shuffledp.collection.survey.site import LANGUAGES, SERVED
-
-PAGE = [name for name in SERVED if name not in ("task.json", "result.json", "integrity.txt")]
 AXE = """async () => (await axe.run(document, {
   runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"], resultTypes: ["violations"],
 })).violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html }) => html).join(" "))"""
@@ -107,13 +102,3 @@ def test_without_javascript(origins, browser):
         page.goto(origin)
         assert "Without JavaScript nothing can be sent" in page.inner_text("main")
     context.close()
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_the_page_is_small(prepared, language):
-    contents = prepared.survey(prepared.rehearsal.task, language=language, tokens=True, kiosk=True).files()
-    sizes = {name: len(gzip.compress(content, 9, mtime=0)) for name, content in contents.items() if name in PAGE}
-    print(sizes, sum(sizes.values()))
-    assert len(sizes) == len(PAGE)
-    assert sum(sizes.values()) - sizes["survey-worker-more.js"] <= 25_000
-    assert sum(sizes.values()) <= 32_000

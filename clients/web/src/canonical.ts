@@ -57,12 +57,12 @@ export function list(document: Json | undefined, longest: number): Json[] {
   return document;
 }
 
-export type Readers = { readonly [key: string]: (value: Json | undefined) => unknown };
+export type FieldReaders = { readonly [key: string]: (value: Json | undefined) => unknown };
 /** What these functions read. */
-export type Read<R extends Readers> = { readonly [key in keyof R]: ReturnType<R[key]> };
+export type Read<R extends FieldReaders> = { readonly [key in keyof R]: ReturnType<R[key]> };
 
 /** An object whose values are read by these functions; it has just their keys. */
-export function fields<R extends Readers>(document: Json | undefined, readers: R): Read<R> {
+export function fields<R extends FieldReaders>(document: Json | undefined, readers: R): Read<R> {
   const parts = object(document, Object.keys(readers));
   return Object.fromEntries(Object.entries(readers).map(([key, read]) => [key, read(parts[key])])) as Read<R>;
 }

@@ -100,7 +100,7 @@ export class Client {
   }
 
   /** Sentences for people about what is sent and what it reveals, from the task alone. */
-  explain(language: Language): Sentence[] {
+  explain(language: Language): Promise<Sentence[]> {
     return explain(this.task, language);
   }
 

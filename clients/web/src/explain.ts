@@ -1,23 +1,26 @@
 /** Sentences for people about what is sent and what it reveals; every number is rounded so that the sentence stays true. */
-import german from "../texts/de.json" with { type: "json" };
-import english from "../texts/en.json" with { type: "json" };
 import { type Task } from "./task.ts";
+import type english from "../texts/en.ts";
 
 export type Language = "en" | "de";
 /** `topic` says which sentence it is, in every language the same. */
 export interface Sentence { readonly topic: "sent" | "result" | "participation" | "once" | "checked"; readonly text: string }
 
 type Key = keyof typeof english;
-const TEXTS: { readonly [language in Language]: { readonly [key in Key]: string } } = { en: english, de: german };
+/** Loaded when they are needed. */
+const TEXTS: { readonly [language in Language]: () => Promise<{ readonly default: { readonly [key in Key]: string } }> } = {
+  en: () => import("../texts/en.ts"),
+  de: () => import("../texts/de.ts"),
+};
 const DIGITS = 3;
 
-export function explain(task: Task, language: Language): Sentence[] {
-  const { guarantee } = task, texts = TEXTS[language], others = task.messagesPerReport - 1;
+export async function explain(task: Task, language: Language): Promise<Sentence[]> {
+  const { guarantee } = task, { default: texts } = await TEXTS[language](), others = task.messagesPerReport - 1;
   const write = (key: Key, numbers: { [name: string]: number } = {}) => texts[key].replace(/\{(\w+)\}/g, (_, name: string) => numbers[name]!.toLocaleString(language));
   const factor = roundedUp(Math.exp(guarantee.epsilon)), odds = roundedDown(1 / guarantee.delta), users = guarantee.honestUsers;
   const sent = Number.isFinite(guarantee.localEpsilon)
     ? write("sent_random", { factor: roundedUp(Math.exp(guarantee.localEpsilon)) })
-    : write(others ? "sent_clear" : "sent_clear_one", { others });
+    : write(task.question === "strings" ? "sent_code" : others ? "sent_clear" : "sent_clear_one", { others });
   return [
     { topic: "sent", text: sent },
     { topic: "result", text: guarantee.local ? write("result_local", { factor: roundedUp(Math.exp(guarantee.localEpsilon)) }) : write("result", { factor, odds, users }) },

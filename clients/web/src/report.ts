@@ -1,6 +1,6 @@
 /** One report: randomized, padded with dummies, sealed, in random order. */
 import { concat, utf8, type Bytes } from "./bytes.ts";
-import { encode, type Value } from "./domain.ts";
+import { type Input, type Value } from "./domain.ts";
 import { SecureDraws, type Draws } from "./draw.ts";
 import { pack, type Message } from "./packing.ts";
 import { Refusal } from "./refusal.ts";
@@ -19,7 +19,7 @@ export const sealingInfo = (taskId: Uint8Array): Bytes => concat(utf8("shuffledp
 
 /** A fresh report on a value. Call it once per person: a second report on the same value exceeds the guarantee. */
 export async function sealedReport(task: Task, value: Value, progress: Progress = () => {}): Promise<Bytes> {
-  const draws = new SecureDraws(), contents = padded(task, randomized(task, encode(task.domain, value), draws));
+  const input = await task.domain.encode(value), draws = task.protocol.source?.() ?? new SecureDraws(), contents = padded(task, randomized(task, input, draws));
   for (let last = contents.length - 1; last > 0; last--) { // a uniform order, so that positions do not reveal the dummies
     const other = Number(draws.below(BigInt(last + 1)));
     [contents[last], contents[other]] = [contents[other]!, contents[last]!];
@@ -33,7 +33,7 @@ export async function sealedReport(task: Task, value: Value, progress: Progress 
 }
 
 /** The messages of a report, drawn again while they are more than fit. */
-export function randomized(task: Pick<Task, "protocol" | "messagesPerReport">, input: number, draws: Draws): Message[] {
+export function randomized(task: Pick<Task, "protocol" | "messagesPerReport">, input: Input, draws: Draws): Message[] {
   for (let attempt = 0; attempt < MAX_DRAWS; attempt++) {
     const messages = task.protocol.randomize(draws, input, task.messagesPerReport);
     if (messages && messages.length <= task.messagesPerReport) return messages;

@@ -1,7 +1,7 @@
 /** Signed tasks: believed only as far as the pinned key signed them and their claims follow from their parameters. */
 import { concat, fromBase64, hex, sha256, utf8, type Bytes } from "./bytes.ts";
 import { object, read, write, type Json, type JsonObject } from "./canonical.ts";
-import { type Domain } from "./domain.ts";
+import { type Domain, type Input } from "./domain.ts";
 import { integer, number } from "./numbers.ts";
 import { packedSize } from "./packing.ts";
 import { type Protocol } from "./protocols/protocol.ts";
@@ -18,7 +18,7 @@ const MAX_TASK_BYTES = 1 << 24, MAX_USERS = 10 ** 9, MAX_MESSAGES = 65_536, MAX_
 /** The label before the bytes that are signed. */
 const LABEL = utf8("shuffledp task v1\n");
 
-export type Question = "count" | "histogram" | "sum" | "quantiles";
+export type Question = "count" | "histogram" | "sum" | "quantiles" | "strings";
 
 /** What a task guarantees; `deltaAt` is an upper bound of delta at another epsilon. */
 export interface Guarantee {
@@ -59,7 +59,7 @@ export interface Task {
   readonly messageSize: number;
   /** Bytes of a report. */
   readonly reportSize: number;
-  readonly protocol: Protocol;
+  readonly protocol: Protocol<Input>;
   /** Messages are sealed to this key. */
   readonly analyzer: Bytes;
 }
@@ -141,11 +141,11 @@ async function readTask(document: Json, id: string, pins: readonly string[]): Pr
 }
 
 /** Random draws of a report: one for each part of each message. */
-const expectedDraws = ({ format, maxMessages, draws = 0 }: Protocol): number => draws + (maxMessages ?? 1) * (format.bounds.length + format.flags);
+const expectedDraws = ({ format, maxMessages, draws = 0 }: Protocol<Input>): number => draws + (maxMessages ?? 1) * (format.bounds.length + format.flags);
 
 /** Checks the claim and the terms; returns an upper bound of delta at any epsilon. */
 function checkedGuarantee(
-  protocol: Protocol & { name: string },
+  protocol: Protocol<Input> & { name: string },
   claim: { epsilon: number; delta: number; messagesPerReport: number; maximumUsers: number },
   isPinned: boolean,
 ): (epsilon: number) => number {

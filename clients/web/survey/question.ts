@@ -1,4 +1,4 @@
-/** The form of one question: yes or no, one of several answers, or a number; and the code of the person, if one is needed. */
+/** The form of one question: yes or no, one of several answers, a number or free text; and the code of the person, if one is needed. */
 import { element, isolated } from "./elements.ts";
 import type { Value } from "../src/index.ts";
 import type { Facts } from "./settings.ts";
@@ -6,28 +6,36 @@ import type { Wording } from "./wording.ts";
 
 const MOST_RADIOS = 15;
 
-interface Field {
+export interface Field {
   readonly content: Node;
   /** What has focus when the value is missing or wrong. */
   readonly focus: () => HTMLElement;
   readonly error: string;
   /** The value, or null if there is none yet or it is not valid. */
-  readonly value: () => Value | null;
+  readonly value: () => Value | null | Promise<Value | null>;
 }
 
+/** What a string is counted as; null if it is outside the domain. */
+export type Counted = (text: string) => Promise<string | null>;
+
 /** The form; `done` gets the answer, and the code if `token` says what a code looks like. */
-export function question(facts: Facts, wording: Wording, token: RegExp | null, done: (value: Value, code: string | null) => void): HTMLFormElement {
-  const fields = [answerField(facts, wording), ...(token ? [tokenField(wording, token)] : [])];
+export async function question(facts: Facts, wording: Wording, counted: Counted, token: RegExp | null, done: (value: Value, code: string | null) => void): Promise<HTMLFormElement> {
+  const fields = [await answerField(facts, wording, counted), ...(token ? [tokenField(wording, token)] : [])];
+  let isDone = false;
   const error = element("p", { id: "error", className: "error", role: "alert" });
   const form = element("form", { noValidate: true }, ...fields.map((field) => field.content), error, element("button", { type: "submit" }, wording.text("send")));
-  form.onsubmit = (event) => {
+  form.onsubmit = async (event) => {
     event.preventDefault();
-    const wrong = fields.find((field) => field.value() === null);
+    const values = await Promise.all(fields.map((field) => field.value())), wrong = fields[values.indexOf(null)];
+    if (isDone) return;
     for (const marked of form.querySelectorAll("[aria-invalid]")) {
       marked.removeAttribute("aria-invalid");
       marked.removeAttribute("aria-describedby");
     }
-    if (!wrong) return done(fields[0]!.value()!, token ? String(fields[1]!.value()) : null);
+    if (!wrong) {
+      isDone = true;
+      return done(values[0]!, token ? String(values[1]) : null);
+    }
     const target = wrong.focus();
     error.textContent = wrong.error;
     (target instanceof HTMLInputElement && target.type === "radio" ? target.closest("fieldset")! : target).setAttribute("aria-describedby", "error");
@@ -37,8 +45,9 @@ export function question(facts: Facts, wording: Wording, token: RegExp | null, d
   return form;
 }
 
-function answerField(facts: Facts, wording: Wording): Field {
+async function answerField(facts: Facts, wording: Wording, counted: Counted): Promise<Field> {
   const asked = facts.description || facts.name;
+  if (facts.strings) return (await import("./strings.ts")).stringField(asked, facts.strings, wording, counted, { element, isolated });
   if (facts.interval) return numberField(asked, facts.interval, wording);
   const answers: [string, Value][] = facts.categories ? facts.categories.map((name) => [name, name]) : [[wording.text("yes"), true], [wording.text("no"), false]];
   return answers.length <= MOST_RADIOS ? radioField(asked, answers, wording) : selectField(asked, answers, wording);

@@ -17,8 +17,10 @@ export interface Settings {
 export interface Facts {
   readonly name: string;
   readonly description: string;
-  /** Names of the answers; null if the answer is a number or yes or no. */
+  /** Names of the answers; null if the answer is a number, a string, or yes or no. */
   readonly categories: readonly string[] | null;
+  /** Free text; null if the answer is not a string. */
+  readonly strings: { readonly alphabet: string | null; readonly maxLength: number; readonly other: boolean } | null;
   /** Bounds of a number; null if the answer is not a number. */
   readonly interval: { readonly lower: number; readonly upper: number; readonly whole: boolean } | null;
   readonly protocol: string;
@@ -39,6 +41,8 @@ export interface Facts {
 export interface Calls {
   check: { arguments: { settings: Settings; person: string }; result: { facts: Facts; state: State; note: string } };
   state: { arguments: Record<string, never>; result: { state: State; note: string } };
+  /** What a string is counted as after normalization; null if it is outside the domain. */
+  counted: { arguments: { text: string }; result: { counted: string | null } };
   answer: { arguments: { value: Value }; result: Record<string, never> };
   send: { arguments: { token: string | null }; result: { state: State; note: string } };
 }

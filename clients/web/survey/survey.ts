@@ -103,13 +103,14 @@ async function proceed(state: State, note: string): Promise<void> {
   else showEnd("refused", words("refused_title"), words("refused", { reason: note }));
 }
 
-function ask(): void {
+async function ask(): Promise<void> {
   const known = facts!, now = Date.now();
   if (now < known.opens) {
     return show("closed", wording.text("early_title"), ...asked(), paragraph(wording.text("early", { opens: wording.time(known.opens) })), ...explanation(known));
   }
   if (now >= known.closes) return showEnd("closed", wording.text("closed_title"), wording.text("closed"));
-  const form = question(known, wording, settings.tokens && token === null ? TOKEN : null, (value, code) => {
+  const counted = async (text: string) => (await link.call("counted", { text })).counted;
+  const form = await question(known, wording, counted, settings.tokens && token === null ? TOKEN : null, (value, code) => {
     token = code ?? token;
     void answer(value);
   });

@@ -15,7 +15,7 @@ async function check({ settings, person }: Calls["check"]["arguments"]): Promise
   client = await Client.create(content, { author, policy, pins: [task], outbox });
   server = settings.server;
   if (client.task.id !== task) throw new OtherTask();
-  return { facts: facts(client, settings), ...(await state()) };
+  return { facts: await facts(client, settings), ...(await state()) };
 }
 
 async function signedTask(): Promise<Uint8Array> {
@@ -38,16 +38,22 @@ async function send({ token }: Calls["send"]["arguments"]): Promise<Calls["send"
   return state();
 }
 
+async function counted({ text }: Calls["counted"]["arguments"]): Promise<Calls["counted"]["result"]> {
+  const { domain } = client.task;
+  return { counted: domain.kind === "strings" ? domain.counted(text) : null };
+}
+
 async function answer({ value }: Calls["answer"]["arguments"], id: number): Promise<Record<string, never>> {
   await client.report(value, { progress: (done, total) => respond({ id, done, total }) });
   return {};
 }
 
-function facts({ task, guarantee }: Client, settings: Settings): Facts {
+async function facts({ task, guarantee }: Client, settings: Settings): Promise<Facts> {
   const { domain, name, description, categories, interval, minimumUsers } = task;
   const numbered = domain.kind === "categories" && !domain.names ? { lower: 0, upper: domain.size - 1, whole: true } : null;
   return {
     name, description, categories, minimumUsers,
+    strings: domain.kind === "strings" ? { alphabet: domain.alphabet, maxLength: domain.maxLength, other: domain.other } : null,
     interval: interval ? { lower: interval.lower, upper: interval.upper, whole: interval.whole } : numbered,
     protocol: task.protocolName,
     epsilon: guarantee.epsilon,
@@ -57,7 +63,7 @@ function facts({ task, guarantee }: Client, settings: Settings): Facts {
     closes: +task.closes,
     messages: task.messagesPerReport,
     bytes: task.reportSize,
-    sentences: client.explain(settings.language).map(({ text }) => text),
+    sentences: (await client.explain(settings.language)).map(({ text }) => text),
   };
 }
 
@@ -69,6 +75,7 @@ function perform(request: Request): Promise<unknown> {
   switch (request.call) {
     case "check": return check(request.arguments);
     case "state": return state();
+    case "counted": return counted(request.arguments);
     case "answer": return answer(request.arguments, request.id);
     case "send": return send(request.arguments);
   }

@@ -1,7 +1,7 @@
 /** Signed parameters can be hostile: whatever they are, a verdict comes in bounded time, and a bound is never NaN. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SecureDraws } from "../src/draw.ts";
+import { SecureNoise } from "../src/noise.ts";
 import { type Json } from "../src/canonical.ts";
 import { readProtocol } from "../src/protocols/registry.ts";
 import { Refusal } from "../src/refusal.ts";
@@ -42,7 +42,7 @@ for (const [name, [protocol, parameters]] of Object.entries(CASES))
     }
     for (const limit of [1, 65_536]) if (chanceOfMore) assert.ok(chanceOfMore(limit) >= 0 && chanceOfMore(limit) < Infinity);
     const computed = performance.now() - start;
-    if ((maxMessages ?? 0) <= 65_536) randomize(new SecureDraws(), values.kind === "interval" ? 0.5 : 1, 65_536);
+    if ((maxMessages ?? 0) <= 65_536) randomize(new SecureNoise(), values.kind === "interval" ? 0.5 : 1, 65_536);
     context.diagnostic(`${computed.toFixed(0)} ms, then ${(performance.now() - start - computed).toFixed(0)} ms to draw`);
     assert.ok(performance.now() - start < 60_000); // seconds on an idle machine; a test must not depend on load
   });

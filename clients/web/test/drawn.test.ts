@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { SecureDraws } from "../src/draw.ts";
+import { SecureNoise } from "../src/noise.ts";
 import { type Dyadic } from "../src/numbers.ts";
 import { Shares } from "../src/real_bounds.ts";
 import { drawnDistributions, FaultyCoin, LARGEST_Z, withoutRedraw } from "./drawn.ts";
@@ -26,7 +26,7 @@ test("a coin with <= is found", async () => {
 
 test("a missing redraw is found", async () => {
   const capped = randomizers.filter(({ capped, reports }: { capped: boolean; reports: unknown[] }) => capped && reports?.length);
-  assert.ok((await drawnDistributions(capped, 3000, new SecureDraws(), withoutRedraw)).filter(isBad).length >= 4);
+  assert.ok((await drawnDistributions(capped, 3000, undefined, withoutRedraw)).filter(isBad).length >= 4);
 });
 
 /** Chi-square against probabilities, in as many cells. */
@@ -37,7 +37,7 @@ function deviate(counts: readonly number[], masses: readonly number[]): number {
 }
 
 test("geometric numbers are drawn digit by digit from the right distribution", () => {
-  const draws = new SecureDraws(), ratio: Dyadic = { numerator: 7n, bits: 3 }, low = -12n, high = 12n, r = 7 / 8;
+  const draws = new SecureNoise(), ratio: Dyadic = { numerator: 7n, bits: 3 }, low = -12n, high = 12n, r = 7 / 8;
   const masses = Array.from({ length: 25 }, (_, i) => ((1 - r) / (1 + r)) * r ** Math.abs(i - 12));
   masses[0] = masses[24] = r ** 12 / (1 + r);
   const counts = Array<number>(25).fill(0);
@@ -47,7 +47,7 @@ test("geometric numbers are drawn digit by digit from the right distribution", (
 });
 
 test("shares of a large rate are drawn in parts", () => {
-  const draws = new SecureDraws(), ratio: Dyadic = { numerator: 1n, bits: 1 }, shape = { numerator: 60n, denominator: 1n }; // rate 41.6: three parts
+  const draws = new SecureNoise(), ratio: Dyadic = { numerator: 1n, bits: 1 }, shape = { numerator: 60n, denominator: 1n }; // rate 41.6: three parts
   const masses = [0.5 ** 60], counts = Array<number>(13).fill(0), cells = Array<number>(13).fill(0), cell = (k: number) => Math.min(12, Math.max(0, Math.floor((k - 30) / 5)));
   for (let k = 0; k < 400; k++) masses.push((masses[k]! * (60 + k)) / (k + 1) / 2);
   masses.forEach((mass, k) => { cells[cell(k)]! += mass; });
@@ -57,7 +57,7 @@ test("shares of a large rate are drawn in parts", () => {
 
 test("shares of hostile parameters are drawn in bounded time", () => {
   const ratio: Dyadic = { numerator: (1n << 18n) - 1n, bits: 18 }, table = new Shares({ numerator: 1n, denominator: 1000n }, ratio), start = performance.now();
-  const draws = new SecureDraws();
+  const draws = new SecureNoise();
   for (let i = 0; i < 200; i++) assert.ok(table.draw(draws, 65_536) <= 65_537);
   assert.ok(performance.now() - start < 20_000);
 });

@@ -1,7 +1,8 @@
 /** Drawn reports against the exact distributions of the vectors, by chi-square tests. */
 import { hex } from "../src/bytes.ts";
-import { encode } from "../src/domain.ts";
+import { type Input } from "../src/domain.ts";
 import { SecureDraws, type Draws } from "../src/draw.ts";
+import { SecureNoise } from "../src/noise.ts";
 import { type Dyadic } from "../src/numbers.ts";
 import { pack, type Message } from "../src/packing.ts";
 import { type Protocol } from "../src/protocols/protocol.ts";
@@ -18,13 +19,13 @@ type VectorCase = any;
 export interface Drawn { readonly name: string; readonly z: number; readonly impossible: number }
 
 /** A coin that is also true where it should just not be: `<=` for `<`. */
-export class FaultyCoin extends SecureDraws {
+export class FaultyCoin extends SecureNoise {
   override coin(p: Dyadic): boolean {
     return this.below(1n << BigInt(p.bits)) <= p.numerator;
   }
 }
 
-type Randomize = (protocol: Protocol, input: number, limit: number, draws: Draws) => Message[];
+type Randomize = (protocol: Protocol<Input>, input: Input, limit: number, draws: Draws) => Message[];
 
 /** As it should be: what does not fit is drawn again. */
 export const withRedraw: Randomize = (protocol, input, limit, draws) => randomized({ protocol, messagesPerReport: limit }, input, draws);
@@ -35,14 +36,14 @@ export const withoutRedraw: Randomize = (protocol, input, limit, draws) => {
   return (messages ?? []).slice(0, limit);
 };
 
-export async function drawnDistributions(randomizers: VectorCase[], perReport: number, draws: Draws = new SecureDraws(), randomize: Randomize = withRedraw): Promise<Drawn[]> {
+export async function drawnDistributions(randomizers: VectorCase[], perReport: number, source?: Draws, randomize: Randomize = withRedraw): Promise<Drawn[]> {
   const all: Drawn[] = [];
   for (const { name, protocol: document, messages_per_report: limit, reports = [] } of randomizers) {
     if (!PROTOCOLS.includes(document.protocol)) continue;
-    const protocol = await readProtocol(document);
+    const protocol = await readProtocol(document), draws = source ?? protocol.source?.() ?? new SecureDraws();
     for (const { value, law, chance_of_more: more } of reports) {
       if (!law || (more && Fraction.parse(more).toNumber() > 0.9)) continue;
-      const number = typeof value === "string" ? Number(value) : value, input = protocol.domain.kind === "categories" ? number : encode(protocol.domain, number);
+      const number = typeof value === "string" && protocol.domain.kind !== "strings" ? Number(value) : value, input = protocol.domain.kind === "categories" ? number : await protocol.domain.encode(number);
       const counts = new Map<string, number>();
       for (let i = 0; i < perReport; i++) {
         const key = randomize(protocol, input, limit, draws).map((message) => hex(pack(protocol.format, message))).sort().join(" ");

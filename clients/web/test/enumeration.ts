@@ -1,6 +1,7 @@
 /** The exact distribution of a report: the randomizer runs once for every path through the tree of its choices. */
 import { hex } from "../src/bytes.ts";
-import { type Draws } from "../src/draw.ts";
+import { type Input } from "../src/domain.ts";
+import { type NoiseDraws } from "../src/noise.ts";
 import { type Dyadic, type Ratio } from "../src/numbers.ts";
 import { pack } from "../src/packing.ts";
 import { type Protocol } from "../src/protocols/protocol.ts";
@@ -9,7 +10,7 @@ import { Fraction, ONE, ZERO } from "./fractions.ts";
 const fractionOf = ({ numerator, bits }: Dyadic) => new Fraction(numerator, 1n << BigInt(bits));
 
 /** One path: what is chosen at each fork, and how likely that is. */
-class Path implements Draws {
+class Path implements NoiseDraws {
   readonly choices: number[];
   readonly forks: number[] = [];
   mass = ONE;
@@ -63,7 +64,7 @@ class Path implements Draws {
 }
 
 /** The distribution of the packed messages of a report, and the probability that it is drawn again. */
-export function enumerate(protocol: Protocol, input: number, limit: number): { distribution: Map<string, Fraction>; more: Fraction } {
+export function enumerate(protocol: Protocol<Input>, input: Input, limit: number): { distribution: Map<string, Fraction>; more: Fraction } {
   const distribution = new Map<string, Fraction>(), choices: number[] = [];
   let more = ZERO;
   do {

@@ -1,7 +1,7 @@
 /** Hostile parameters that are correctly signed: noise at the edge of doubles is drawn as it is accounted. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SecureDraws } from "../src/draw.ts";
+import { SecureNoise } from "../src/noise.ts";
 import { type Json } from "../src/canonical.ts";
 import { readProtocol } from "../src/protocols/registry.ts";
 import { Shares } from "../src/real_bounds.ts";
@@ -14,7 +14,7 @@ const flooded = (pairs: bigint, numerator: number, bits: number): Promise<Awaite
 };
 
 test("pairs of a ratio that is lost in 1 - ratio are drawn", async () => {
-  const protocol = await flooded(200n, 1, 60), draws = new SecureDraws();
+  const protocol = await flooded(200n, 1, 60), draws = new SecureNoise();
   for (let i = 0; i < 5; i++) {
     const length = protocol.randomize(draws, 0, 40_000)!.length; // mean 1,601, standard deviation 57
     assert.ok(Math.abs(length - 1601) < 8 * 57, String(length));

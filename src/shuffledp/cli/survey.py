@@ -93,7 +93,7 @@ def build_survey(
     --asker "City statistics office" --out site
     """
     from shuffledp.collection.device.policy import Policy
-    from shuffledp.collection.survey.site import SERVED, Survey, write_site
+    from shuffledp.collection.survey.site import NOT_SERVED, Survey, write_site
     from shuffledp.collection.task.authentic import authentic_task
 
     check_extra("collection", "Building a page", "jinja2")
@@ -114,21 +114,23 @@ def build_survey(
         policy=Policy(**vars(policy)),
     )
     contents = write_site(survey, out)
-    served = {name: hashlib.sha256(contents[name]).hexdigest() for name in SERVED}
+    served = {name: hashlib.sha256(contents[name]).hexdigest() for name in contents if name != NOT_SERVED}
     warnings = survey.warnings()
     if as_json:
         print_json(
             {
                 "task": verified.id.hex(),
                 "out": str(out),
-                "files": [{"name": name, "bytes": len(contents[name]), "sha256": served[name]} for name in SERVED],
+                "files": [
+                    {"name": name, "bytes": len(contents[name]), "sha256": digest} for name, digest in served.items()
+                ],
                 "fingerprint": served["integrity.txt"],
                 "warnings": warnings,
             }
         )
     else:
-        size = sum(len(contents[name]) for name in SERVED)
-        say(f"The survey {plain(verified.name)} is in {out}: {len(SERVED)} files of {size:,} bytes in all.")
+        size = sum(len(contents[name]) for name in served)
+        say(f"The survey {plain(verified.name)} is in {out}: {len(served)} files of {size:,} bytes in all.")
         say(f"Publish its fingerprint, the SHA-256 of integrity.txt: {served['integrity.txt']}")
         say(f"Try it: shuffledp survey serve {out}")
     note_warnings(warnings)

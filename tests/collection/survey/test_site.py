@@ -1,10 +1,13 @@
 """Sites of surveys: what is written into the page, what is refused, warnings, integrity, and how they are served."""
 
+import dataclasses
+import gzip
 import hashlib
 import html
 import http.client
 import json
 import re
+import secrets
 import subprocess
 from contextlib import closing
 from html.parser import HTMLParser
@@ -14,8 +17,9 @@ import pytest
 
 import shuffledp as sdp
 from shuffledp.collection.device.policy import Policy
+from shuffledp.collection.survey import site
 from shuffledp.collection.survey.serving import SiteServer
-from shuffledp.collection.survey.site import ANSWERABLE, LANGUAGES, SERVED, BuiltSite, Survey, write_site
+from shuffledp.collection.survey.site import CLIENT_FILES, LANGUAGES, NOT_SERVED, BuiltSite, Survey, write_site
 from shuffledp.collection.wire.keys import SigningKey, to_base64
 from shuffledp.errors import DataError, OutputError, ParameterError, PolicyError
 from shuffledp.pages.headers import security_headers
@@ -126,13 +130,54 @@ def test_tasks_that_are_refused(survey, signed, parties):
         Survey.verified(forged, author=parties.author.public, server=SERVER, asker="City")
 
 
-def test_protocols_that_the_page_does_not_have(survey, parties, monkeypatch):
+def test_the_client_has_a_file_for_every_protocol():
     registry = Path(__file__).parents[3] / "clients" / "web" / "src" / "protocols" / "registry.ts"
-    names = set(re.findall('"([a-z]+/[a-z-]+)"', registry.read_text(encoding="utf-8")))
-    assert {f"{question}/{name}" for question, names in ANSWERABLE.items() for name in names} <= names
-    monkeypatch.setitem(ANSWERABLE, "histogram", ("k-rr",))
+    rows = re.findall(r'import\("\./(\w+)\.ts"\), \[(.*?)\]\]', registry.read_text(encoding="utf-8"))
+    found = {f"client-{file.replace('_', '-')}.js": tuple(re.findall('"(.*?)"', names)) for file, names in rows}
+    assert found == CLIENT_FILES
+
+
+def test_protocols_that_the_page_does_not_have(survey, monkeypatch):
+    monkeypatch.setattr(site, "_ANSWERED", {"histogram/k-rr": "client-local-responses.js"})
     with pytest.raises(PolicyError, match="cannot answer histogram/uniform-blanket; choose one of k-rr"):
         survey()
+
+
+def test_a_page_loads_just_what_its_task_needs(survey, parties):
+    files = survey(parties.task("strings/tree-blanket").signed(parties.author), language="de").files()
+    client = {name for name in files if name.startswith("client")}
+    assert client == {"client.js", "client-tree-blanket.js", "client-de.js"}
+
+
+MAX_PAGE_BYTES = 25_000
+
+
+def loaded_bytes(files):
+    """What a browser loads before somebody answers, by gzip, besides the task, whose size its author chooses."""
+    data = {"task.json", "result.json", "integrity.txt", NOT_SERVED}
+    return sum(len(gzip.compress(content, 9, mtime=0)) for name, content in files.items() if name not in data)
+
+
+ANSWERED = sorted(name for names in CLIENT_FILES.values() for name in names if name != "sum/split-and-mix")
+
+
+class TestSize:
+    def test_the_page_of_every_protocol_is_small(self, parties):
+        options = {"author": parties.author.public, "server": SERVER, "asker": "City", "tokens": True, "kiosk": True}
+        sizes = {}
+        for protocol in ANSWERED:
+            content = parties.task(protocol, users=3000).signed(parties.author).to_bytes()
+            survey = Survey.verified(content, policy=Policy(max_epsilon=2.0), **options)
+            for language in LANGUAGES:
+                sizes[protocol, language] = loaded_bytes(dataclasses.replace(survey, language=language).files())
+        largest = max(sizes, key=sizes.get)
+        print(f"{len(sizes)} pages of {min(sizes.values()):,} to {sizes[largest]:,} bytes: {' '.join(largest)}")
+        assert {page: size for page, size in sizes.items() if size > MAX_PAGE_BYTES} == {}
+
+    def test_an_asset_that_is_too_large_is_found(self, survey):
+        files = survey().files()
+        files["client-blankets.js"] += secrets.token_hex(4000).encode()
+        assert loaded_bytes(files) > MAX_PAGE_BYTES
 
 
 def test_warnings(survey, parties):
@@ -177,7 +222,7 @@ class TestWriting:
     def test_an_empty_directory_is_used(self, survey, tmp_path):
         (tmp_path / "site").mkdir()
         write_site(survey(), tmp_path / "site")
-        assert {path.name for path in (tmp_path / "site").iterdir()} == {*SERVED, "nginx.conf"}
+        assert {path.name for path in (tmp_path / "site").iterdir()} == set(survey().files())
 
     def test_no_parent(self, survey, tmp_path):
         with pytest.raises(OutputError, match="create it first"):
@@ -217,7 +262,8 @@ def ask(server, method, path, headers=None):
 class TestServing:
     def test_every_file_has_the_headers(self, served):
         expected = security_headers(connect=[SERVER], trusted_types=["survey"])
-        for name, kind in SERVED.items():
+        assert set(served.site.served) == {path.name for path in served.site.directory.iterdir()} - {NOT_SERVED}
+        for name, kind in served.site.served.items():
             status, headers, content = ask(served, "GET", f"/{name}")
             assert (status, headers["Content-Type"]) == (200, kind)
             assert expected.items() <= headers.items()
@@ -255,7 +301,7 @@ def test_nginx_sends_the_same_headers(survey):
     assert expected.items() <= sent.items()
     assert "server_name survey.city.example;" in conf
     listed = re.search(r'location ~ "\^/\((.*)\)\$"', conf)[1].replace("\\", "").split("|")
-    assert listed == list(SERVED)
+    assert set(listed) == set(survey().files()) - {NOT_SERVED}
 
 
 def test_texts_of_all_languages_agree():
@@ -275,6 +321,6 @@ def test_texts_of_all_languages_agree():
 def test_the_fingerprint_covers_every_file(survey):
     files = survey().files()
     listed = dict(line.split("  ")[::-1] for line in files["integrity.txt"].decode().splitlines())
-    assert set(listed) == set(SERVED) - {"integrity.txt", "result.json"}
+    assert set(listed) == set(files) - {"integrity.txt", "result.json", NOT_SERVED}
     for name, digest in listed.items():
         assert hashlib.sha256(files[name]).hexdigest() == digest

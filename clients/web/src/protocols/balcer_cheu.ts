@@ -5,7 +5,7 @@ import { object, type Json, type JsonObject } from "../canonical.ts";
 import { boolean, complement, properDyadic, toDouble, type Dyadic } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
-import { countParameters, histogramParameters, readTerms, type Reader } from "./protocol.ts";
+import { countParameters, histogramParameters, readTerms, type Reader, type Readers } from "./protocol.ts";
 
 /** The parameters with `noise` taken apart: its terms, and the probability of leaving out a noise token. */
 function withTerms(document: Json | undefined): JsonObject {
@@ -26,7 +26,7 @@ function pair(honest: number, absence: Dyadic): [Float64Array, Float64Array] {
   return [p, q];
 }
 
-export const balcerCheuCount: Reader = (document) => {
+const balcerCheuCount: Reader = (document) => {
   const { terms, domain, absence, padded } = countParameters(withTerms(document), { absence: properDyadic, padded: boolean });
   return {
     domain, terms, localEpsilon: Infinity, maxMessages: 2,
@@ -42,7 +42,7 @@ export const balcerCheuCount: Reader = (document) => {
   };
 };
 
-export const balcerCheuHistogram: Reader = (document) => {
+const balcerCheuHistogram: Reader = (document) => {
   const { terms, domain, k, absence, padded } = histogramParameters(withTerms(document), { absence: properDyadic, padded: boolean });
   return {
     domain, terms, localEpsilon: Infinity, maxMessages: k + 1,
@@ -58,3 +58,5 @@ export const balcerCheuHistogram: Reader = (document) => {
     delta: (epsilon) => roundedUp(twoSided(...pair(terms.honest, absence), Math.exp(epsilon))),
   };
 };
+
+export const READERS: Readers = { "count/balcer-cheu": balcerCheuCount, "histogram/balcer-cheu": balcerCheuHistogram };

@@ -4,7 +4,7 @@ import { roundedUp, twoSided } from "../accounting/divergence.ts";
 import { complement, dyadic, isBelow, logRatioAbove, properDyadic, toDouble, type Dyadic } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
-import { from, histogramParameters, type Reader } from "./protocol.ts";
+import { from, histogramParameters, type Reader, type Readers } from "./protocol.ts";
 import { localGuarantee } from "./local_responses.ts";
 
 export const HALF: Dyadic = { numerator: 1n, bits: 1 };
@@ -15,7 +15,7 @@ const bit = (isOne: boolean): bigint => (isOne ? 1n : 0n);
 /** ln((1 - p) / p) */
 export const logit = (p: Dyadic): number => Math.log(toDouble(complement(p)) / toDouble(p));
 
-export const unary: Reader = (document) => {
+const unary: Reader = (document) => {
   const { terms, domain, k, own_one: own, other_one: other } = histogramParameters(document, { own_one: properDyadic, other_one: properDyadic });
   check(isBelow(other, own), "own_one above other_one");
   return {
@@ -24,7 +24,7 @@ export const unary: Reader = (document) => {
   };
 };
 
-export const fakeUsers: Reader = (document) => {
+const fakeUsers: Reader = (document) => {
   const { terms, domain, k, flip, fake_rows: rows } = histogramParameters(document, { flip: dyadic, fake_rows: from(1) });
   check((k === 1 || flip.numerator > 0n) && isBelow(flip, HALF), "flip above 0 and below 1/2");
   return {
@@ -44,3 +44,5 @@ export const fakeUsers: Reader = (document) => {
     },
   };
 };
+
+export const READERS: Readers = { "histogram/fake-users": fakeUsers, "histogram/unary": unary };

@@ -4,7 +4,7 @@ import { fields, type Json } from "../canonical.ts";
 import { type Draws } from "../draw.ts";
 import { dyadic } from "../numbers.ts";
 import { type Message } from "../packing.ts";
-import { from, histogramParameters, type Reader } from "./protocol.ts";
+import { from, histogramParameters, type Reader, type Readers } from "./protocol.ts";
 
 export const readBlanket = (document: Json | undefined): Blanket => fields(document, { whole: from(0, 10 ** 9), rest: dyadic });
 
@@ -15,7 +15,7 @@ export const maxBlanketMessages = ({ whole, rest }: Blanket): number => 1 + whol
 export const addedMessages = (draws: Draws, { whole, rest }: Blanket, bounds: readonly bigint[]): Message[] =>
   Array.from({ length: whole + (draws.coin(rest) ? 1 : 0) }, () => bounds.map((bound) => draws.below(bound)));
 
-export const uniformBlanket: Reader = (document) => {
+const uniformBlanket: Reader = (document) => {
   const { terms, domain, k, blanket } = histogramParameters(document, { blanket: readBlanket }), bounds = [BigInt(k)];
   return {
     domain, terms, localEpsilon: k === 1 ? 0 : Infinity, maxMessages: maxBlanketMessages(blanket),
@@ -24,3 +24,5 @@ export const uniformBlanket: Reader = (document) => {
     delta: (epsilon) => blanketDelta(blanket, terms.honest, BigInt(k), epsilon),
   };
 };
+
+export const READERS: Readers = { "histogram/uniform-blanket": uniformBlanket };

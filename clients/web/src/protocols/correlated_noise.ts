@@ -1,13 +1,13 @@
-/** Ghazi et al.: noise in shares, and pairs of messages that cancel (count/, histogram/correlated-noise). */
+/** Ghazi et al.: noise in shares, and pairs of messages that cancel (histogram/correlated-noise). */
 import { chanceOfAtLeast } from "../accounting/capping.ts";
-import { signedDelta, unaryPair, type CorrelatedNoise, type Pair } from "../accounting/correlated.ts";
-import { oneSided, roundedUp, twoSided } from "../accounting/divergence.ts";
+import { unaryPair, type CorrelatedNoise, type Pair } from "../accounting/correlated.ts";
+import { roundedUp, twoSided } from "../accounting/divergence.ts";
 import { type Json } from "../canonical.ts";
-import { type Draws } from "../draw.ts";
+import { SecureNoise, type NoiseDraws } from "../noise.ts";
 import { complement, fraction, logComplement, properDyadic, ratioToDouble, toDouble, type Dyadic, type Ratio } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check, Refusal } from "../refusal.ts";
-import { countParameters, histogramParameters, text, type Reader } from "./protocol.ts";
+import { histogramParameters, type Reader, type Readers } from "./protocol.ts";
 
 const LEAST_COMPLEMENT = 2 ** -18;
 const WIDEST = 1e6;
@@ -28,7 +28,7 @@ export function drawable(document: Json | undefined): Dyadic {
 }
 
 /** The noise of one cell, or null if it is more than `room` messages. */
-export function cellNoise(draws: Draws, noise: CorrelatedNoise, honest: number, plus: Message, minus: Message, room: number): Message[] | null {
+export function cellNoise(draws: NoiseDraws, noise: CorrelatedNoise, honest: number, plus: Message, minus: Message, room: number): Message[] | null {
   const own: Ratio = { numerator: 1n, denominator: BigInt(honest) };
   const pairs: Ratio = { numerator: noise.floodShape.numerator, denominator: noise.floodShape.denominator * BigInt(honest) };
   const messages: Message[] = [];
@@ -44,7 +44,7 @@ export function cellNoise(draws: Draws, noise: CorrelatedNoise, honest: number, 
 }
 
 /** The noise of cells 0, 1, ... with the flag 0 for plus and 1 for minus, after a user's own messages. */
-export function noisyCells(draws: Draws, noise: CorrelatedNoise, honest: number, cells: number, own: Message[], limit: number): Message[] | null {
+export function noisyCells(draws: NoiseDraws, noise: CorrelatedNoise, honest: number, cells: number, own: Message[], limit: number): Message[] | null {
   const messages = own;
   for (let cell = 0n; cell < cells; cell++) {
     const added = cellNoise(draws, noise, honest, [cell, 0n], [cell, 1n], limit - messages.length);
@@ -64,7 +64,10 @@ export function chanceOfNoise(noise: CorrelatedNoise, honest: number, cells: num
 export const expectedNoise = ({ ratio, floodShape, floodRatio }: CorrelatedNoise, honest: number, cells: number): number =>
   ((2 * cells) / honest) * (toDouble(ratio) / toDouble(complement(ratio)) + (ratioToDouble(floodShape) * toDouble(floodRatio)) / toDouble(complement(floodRatio)));
 
-const NOISE = { ratio: drawable, flood_shape: fraction, flood_ratio: drawable };
+/** The source of randomness. */
+export const drawNoise = (): NoiseDraws => new SecureNoise();
+
+export const NOISE = { ratio: drawable, flood_shape: fraction, flood_ratio: drawable };
 
 /** Delta of two cells of which one gains a message and the other one loses it. */
 export function twoCellsDelta(noise: CorrelatedNoise): (epsilon: number) => number {
@@ -75,34 +78,7 @@ export function twoCellsDelta(noise: CorrelatedNoise): (epsilon: number) => numb
   };
 }
 
-export const correlatedCount: Reader = (document) => {
-  const { terms, domain, ratio, flood_shape: floodShape, flood_ratio: floodRatio, encoding } = countParameters(document, { ...NOISE, encoding: text });
-  const noise = { ratio, floodShape, floodRatio }, isSigned = encoding === "signed";
-  check(isSigned || encoding === "unary", "the encoding signed or unary");
-  checkWidth(noise);
-  return {
-    domain, terms, localEpsilon: Infinity, maxMessages: null,
-    format: { bounds: [2n], flags: 0 },
-    draws: expectedNoise(noise, terms.honest, 1),
-    randomize(draws, x, limit) {
-      const own: Message[] = isSigned ? [[BigInt(1 - x)]] : x === 1 ? [[0n]] : [];
-      const added = cellNoise(draws, noise, terms.honest, [0n], [1n], limit - own.length);
-      return added && [...own, ...added];
-    },
-    delta(epsilon) {
-      const E = Math.exp(epsilon);
-      if (isSigned) {
-        const { sum, leftOut } = signedDelta(noise, E);
-        return roundedUp(sum, leftOut);
-      }
-      const { p, q, leftOut } = unaryPair(noise);
-      return roundedUp(Math.max(oneSided(p, q, E), oneSided(q, p, E)), leftOut);
-    },
-    chanceOfMore: (limit) => chanceOfNoise(noise, terms.honest, 1, limit),
-  };
-};
-
-export const correlatedHistogram: Reader = (document) => {
+const correlatedHistogram: Reader = (document) => {
   const { terms, domain, k, ratio, flood_shape: floodShape, flood_ratio: floodRatio } = histogramParameters(document, NOISE), noise = { ratio, floodShape, floodRatio };
   checkWidth(noise);
   if (k > MAX_CATEGORIES) throw new Refusal("policy", `this device draws noise for at most ${MAX_CATEGORIES} categories`);
@@ -110,8 +86,11 @@ export const correlatedHistogram: Reader = (document) => {
     domain, terms, localEpsilon: Infinity, maxMessages: null,
     format: { bounds: [BigInt(k)], flags: 1 },
     draws: 2 * expectedNoise(noise, terms.honest, k),
-    randomize: (draws, x, limit) => noisyCells(draws, noise, terms.honest, k, [[BigInt(x), 0n]], limit),
+    source: drawNoise,
+    randomize: (draws: NoiseDraws, x, limit) => noisyCells(draws, noise, terms.honest, k, [[BigInt(x), 0n]], limit),
     delta: twoCellsDelta(noise),
     chanceOfMore: (limit) => chanceOfNoise(noise, terms.honest, k, limit),
   };
 };
+
+export const READERS: Readers = { "histogram/correlated-noise": correlatedHistogram };

@@ -4,9 +4,9 @@ import { bigInteger, properDyadic } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
 import { hash, hashesFor } from "./hashing.ts";
-import { from, histogramParameters, type Reader } from "./protocol.ts";
+import { from, histogramParameters, type Reader, type Readers } from "./protocol.ts";
 
-export const countMin: Reader = (document) => {
+const countMin: Reader = (document) => {
   const readPairs = (value: Json | undefined) => list(value, 65_536).map((pair) => list(pair, 2).map((number) => bigInteger(number)));
   const { terms, domain, k, gamma, buckets, hashes: rows } = histogramParameters(document, { gamma: properDyadic, buckets: from(2, 2 ** 31), hashes: readPairs }, 2 ** 31);
   const hashes = hashesFor(k, buckets), prime = BigInt(hashes.prime);
@@ -20,3 +20,5 @@ export const countMin: Reader = (document) => {
     },
   };
 };
+
+export const READERS: Readers = { "histogram/count-min": countMin };

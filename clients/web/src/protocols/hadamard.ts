@@ -4,7 +4,7 @@ import { response, type Draws } from "../draw.ts";
 import { bitLength, dyadic } from "../numbers.ts";
 import { check } from "../refusal.ts";
 import { addedMessages, maxBlanketMessages, readBlanket } from "./blankets.ts";
-import { from, histogramParameters, type Reader } from "./protocol.ts";
+import { from, histogramParameters, type Reader, type Readers } from "./protocol.ts";
 import { localGuarantee, responseEpsilon } from "./local_responses.ts";
 
 /** 1 if a and b have an odd number of ones in common. */
@@ -23,7 +23,7 @@ function evenColumn(draws: Draws, size: bigint, row: bigint): bigint {
 /** The least power of two above n. */
 const powerAbove = (n: number): bigint => 1n << BigInt(bitLength(BigInt(n)));
 
-export const hadamardResponse: Reader = (document) => {
+const hadamardResponse: Reader = (document) => {
   const { terms, domain, k, blanket, blocks } = histogramParameters(document, { blanket: dyadic, blocks: from(1) });
   const width = powerAbove(Math.ceil(k / blocks)), outputs = BigInt(blocks) * width;
   check((BigInt(blocks) & BigInt(blocks - 1)) === 0n && outputs <= 1n << 62n, "a power of two as the number of blocks");
@@ -36,7 +36,7 @@ export const hadamardResponse: Reader = (document) => {
   };
 };
 
-export const bassilySmith: Reader = (document) => {
+const bassilySmith: Reader = (document) => {
   const { terms, domain, k, blanket } = histogramParameters(document, { blanket: dyadic }), rows = powerAbove(k);
   return {
     domain, terms, maxMessages: 1, format: { bounds: [rows], flags: 1 }, ...localGuarantee(responseEpsilon(2, blanket)),
@@ -47,7 +47,7 @@ export const bassilySmith: Reader = (document) => {
   };
 };
 
-export const hadamardBlanket: Reader = (document) => {
+const hadamardBlanket: Reader = (document) => {
   const { terms, domain, k, blanket, hashes } = histogramParameters(document, { blanket: readBlanket, hashes: from(1, 62) }, 2 ** 32);
   const bounds = Array<bigint>(hashes).fill(powerAbove(k));
   return {
@@ -56,3 +56,5 @@ export const hadamardBlanket: Reader = (document) => {
     delta: (epsilon) => (k === 1 ? 0 : blanketDelta(blanket, terms.honest, 1n << BigInt(hashes), epsilon)),
   };
 };
+
+export const READERS: Readers = { "histogram/bassily-smith": bassilySmith, "histogram/hadamard-blanket": hadamardBlanket, "histogram/hadamard-response": hadamardResponse };

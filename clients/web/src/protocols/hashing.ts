@@ -1,16 +1,15 @@
-/** Hashed categories: local (histogram/local-hashing), shuffled (histogram/solh), and in the clear among uniform ones (histogram/hashed-blanket). */
+/** Hashed categories: local (histogram/local-hashing), and in the clear among uniform ones (histogram/hashed-blanket). */
 import { blanketDelta } from "../accounting/blanket.ts";
-import { blanketResponseDelta } from "../accounting/shuffled_response.ts";
 import { fields } from "../canonical.ts";
 import { response, type Draws } from "../draw.ts";
-import { dyadic, properDyadic, type Dyadic } from "../numbers.ts";
+import { dyadic, type Dyadic } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
 import { addedMessages, maxBlanketMessages, readBlanket } from "./blankets.ts";
-import { from, histogramParameters, type Reader } from "./protocol.ts";
+import { from, histogramParameters, type Reader, type Readers } from "./protocol.ts";
 import { localGuarantee, responseEpsilon } from "./local_responses.ts";
 
-const LARGEST = 2 ** 31;
+export const LARGEST = 2 ** 31;
 
 /** The functions x -> (((u + 1) x + v) mod prime) mod buckets. */
 export interface Hashes { readonly prime: number; readonly buckets: number }
@@ -29,14 +28,14 @@ function isPrime(n: number): boolean {
   return true;
 }
 
-const formatOf = ({ prime, buckets }: Hashes) => ({ bounds: [BigInt(prime - 1), BigInt(prime), BigInt(buckets)], flags: 0 });
+export const formatOf = ({ prime, buckets }: Hashes) => ({ bounds: [BigInt(prime - 1), BigInt(prime), BigInt(buckets)], flags: 0 });
 
-function hashedReport(draws: Draws, hashes: Hashes, x: number, blanket?: Dyadic): Message {
+export function hashedReport(draws: Draws, hashes: Hashes, x: number, blanket?: Dyadic): Message {
   const u = draws.below(BigInt(hashes.prime - 1)), v = draws.below(BigInt(hashes.prime)), bucket = hash(hashes, u, v, x);
   return [u, v, blanket ? response(draws, bucket, BigInt(hashes.buckets), blanket) : bucket];
 }
 
-export const localHashing: Reader = (document) => {
+const localHashing: Reader = (document) => {
   const readHashes = (value: Parameters<Reader>[0]) => fields(value, { prime: from(2, LARGEST - 1), buckets: from(2) });
   const { terms, domain, k, blanket, hashes } = histogramParameters(document, { blanket: dyadic, hashes: readHashes });
   check(hashes.buckets <= hashes.prime && k <= hashes.prime && isPrime(hashes.prime), "a prime that is not below the domain and the buckets");
@@ -46,16 +45,7 @@ export const localHashing: Reader = (document) => {
   };
 };
 
-export const solh: Reader = (document) => {
-  const { terms, domain, k, blanket, buckets } = histogramParameters(document, { blanket: properDyadic, buckets: from(2, LARGEST) }, LARGEST), hashes = hashesFor(k, buckets);
-  return {
-    domain, terms, maxMessages: 1, format: formatOf(hashes), localEpsilon: responseEpsilon(buckets, blanket),
-    randomize: (draws, x) => [hashedReport(draws, hashes, x, blanket)],
-    delta: (epsilon) => blanketResponseDelta(terms.honest, buckets, blanket, epsilon),
-  };
-};
-
-export const hashedBlanket: Reader = (document) => {
+const hashedBlanket: Reader = (document) => {
   const { terms, domain, k, blanket, buckets } = histogramParameters(document, { blanket: readBlanket, buckets: from(2, LARGEST) }, LARGEST);
   const hashes = hashesFor(k, buckets), format = formatOf(hashes);
   return {
@@ -64,3 +54,5 @@ export const hashedBlanket: Reader = (document) => {
     delta: (epsilon) => blanketDelta(blanket, terms.honest, BigInt(buckets), epsilon),
   };
 };
+
+export const READERS: Readers = { "histogram/hashed-blanket": hashedBlanket, "histogram/local-hashing": localHashing };

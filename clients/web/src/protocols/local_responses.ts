@@ -1,10 +1,11 @@
 /** Randomized response without a shuffler (count/randomized-response, histogram/k-rr, sum/duchi). */
 import { pureDelta } from "../accounting/divergence.ts";
 import { type Domain } from "../domain.ts";
-import { level, response, type Draws } from "../draw.ts";
+import { response, type Draws } from "../draw.ts";
+import { level } from "../levels.ts";
 import { complement, dyadic, logRatioAbove, type Dyadic } from "../numbers.ts";
 import { check } from "../refusal.ts";
-import { countParameters, histogramParameters, sumParameters, type Protocol, type Reader, type Terms } from "./protocol.ts";
+import { countParameters, histogramParameters, sumParameters, type Protocol, type Reader, type Readers, type Terms } from "./protocol.ts";
 
 /** The epsilon of response(x, n, blanket). */
 export function responseEpsilon(n: number, blanket: Dyadic): number {
@@ -21,14 +22,16 @@ export function answers({ domain, terms, blanket }: { domain: Domain; terms: Ter
   return { domain, terms, ...oneOf(n), ...localGuarantee(responseEpsilon(n, blanket)), randomize: (draws, x) => [[response(draws, BigInt(owned(draws, x)), BigInt(n), blanket)]] };
 }
 
-export const randomizedResponse: Reader = (document) => answers(countParameters(document, { blanket: dyadic }), 2);
+const randomizedResponse: Reader = (document) => answers(countParameters(document, { blanket: dyadic }), 2);
 
-export const kResponse: Reader = (document) => {
+const kResponse: Reader = (document) => {
   const parameters = histogramParameters(document, { blanket: dyadic });
   return answers(parameters, parameters.k);
 };
 
-export const duchi: Reader = (document) => {
+const duchi: Reader = (document) => {
   const parameters = sumParameters(document, { blanket: dyadic });
   return answers(parameters, 2, (draws, x) => level(draws, parameters.domain, x, 1));
 };
+
+export const READERS: Readers = { "count/randomized-response": randomizedResponse, "histogram/k-rr": kResponse, "sum/duchi": duchi };

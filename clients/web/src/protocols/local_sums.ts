@@ -1,11 +1,12 @@
 /** Local sums: an answer near one's own level (sum/piecewise), and a level with noise (sum/local-laplace). */
-import { level } from "../draw.ts";
+import { level } from "../levels.ts";
+import { SecureNoise, type NoiseDraws } from "../noise.ts";
 import { bigInteger, complement, logRatioAbove, properDyadic, toDouble } from "../numbers.ts";
 import { check } from "../refusal.ts";
-import { from, sumParameters, type Reader } from "./protocol.ts";
+import { from, sumParameters, type Reader, type Readers } from "./protocol.ts";
 import { localGuarantee } from "./local_responses.ts";
 
-export const piecewise: Reader = (document) => {
+const piecewise: Reader = (document) => {
   const { terms, domain, levels, step, window, outside } = sumParameters(document, { levels: from(1), step: from(1), window: from(1), outside: properDyadic });
   const rest = levels * step, answers = window + rest;
   check(answers <= 1 << 20, "at most 2^20 answers");
@@ -22,15 +23,18 @@ export const piecewise: Reader = (document) => {
   };
 };
 
-export const localLaplace: Reader = (document) => {
+const localLaplace: Reader = (document) => {
   const { terms, domain, levels, ratio, margin } = sumParameters(document, { levels: from(1, 1 << 20), ratio: properDyadic, margin: (value) => bigInteger(value, 0n, (1n << 62n) - 1n) });
   const last = BigInt(levels) + 2n * margin, notRatio = toDouble(complement(ratio));
   return {
     domain, terms, maxMessages: 1, format: { bounds: [last + 1n], flags: 0 }, draws: 2 / notRatio,
     ...localGuarantee(-levels * (notRatio < 0.5 ? Math.log1p(-notRatio) : Math.log(toDouble(ratio)))),
-    randomize(draws, x) {
+    source: () => new SecureNoise(),
+    randomize(draws: NoiseDraws, x) {
       const own = BigInt(level(draws, domain, x, levels)) + margin;
       return [[own + draws.geometricDifference(ratio, -own, last - own)]];
     },
   };
 };
+
+export const READERS: Readers = { "sum/local-laplace": localLaplace, "sum/piecewise": piecewise };

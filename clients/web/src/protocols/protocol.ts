@@ -1,12 +1,13 @@
 /** What a device must know about a protocol, and what the parameters of several protocols have in common. */
-import { fields, type Json, type Read, type Readers } from "../canonical.ts";
-import { BIT, readBins, readInterval, readNames, type Bins, type Domain, type Interval } from "../domain.ts";
+import { fields, type Json, type FieldReaders, type Read } from "../canonical.ts";
+import { BIT, categories, readBins, readInterval, readNames, type Bins, type Domain, type Input, type Interval } from "../domain.ts";
 import { type Draws } from "../draw.ts";
 import { integer, number, positiveDecimal } from "../numbers.ts";
 import { type Message, type MessageFormat } from "../packing.ts";
 import { check } from "../refusal.ts";
 
-export interface Protocol {
+/** `I` is what its domain encodes values to. */
+export interface Protocol<I extends Input = number> {
   readonly domain: Domain;
   readonly terms: Terms;
   readonly format: MessageFormat;
@@ -16,8 +17,10 @@ export interface Protocol {
   readonly localEpsilon: number;
   /** Whether the guarantee needs no shuffler. */
   readonly local?: true;
+  /** The source of randomness, if the randomizer needs more than SecureDraws. */
+  readonly source?: () => Draws;
   /** The messages of a report, or null if they are more than `limit`: then everything is drawn again. */
-  randomize(draws: Draws, input: number, limit: number): Message[] | null;
+  randomize(draws: Draws, input: I, limit: number): Message[] | null;
   /** An upper bound of delta at epsilon, without a cap; missing if this client cannot compute one. */
   readonly delta?: (epsilon: number) => number;
   /** An upper bound of the probability that a report has more than `limit` messages. */
@@ -27,7 +30,9 @@ export interface Protocol {
 }
 
 /** From the parameters of a task; throws a Refusal if they are not those of the protocol. */
-export type Reader = (parameters: Json | undefined) => Protocol;
+export type Reader<I extends Input = number> = (parameters: Json | undefined) => Protocol<I>;
+/** The protocols of one file, by the names that tasks use. */
+export type Readers = { readonly [name: string]: Reader<Input> };
 
 /** The target for which the parameters of a protocol were chosen. */
 export interface Terms { readonly users: number; readonly honest: number; readonly epsilon: number; readonly delta: number }
@@ -50,24 +55,24 @@ export function readTerms(document: Json | undefined): Terms {
   return { users, honest, epsilon, delta };
 }
 
-type Parameters<R extends Readers, D> = Read<R> & { readonly terms: Terms; readonly domain: D };
+type Parameters<R extends FieldReaders, D> = Read<R> & { readonly terms: Terms; readonly domain: D };
 
 /** The parameters of a count. */
-export const countParameters = <R extends Readers>(document: Json | undefined, readers: R): Parameters<R, Domain> =>
+export const countParameters = <R extends FieldReaders>(document: Json | undefined, readers: R): Parameters<R, Domain> =>
   ({ ...fields(document, { terms: readTerms, ...readers }), domain: BIT }) as unknown as Parameters<R, Domain>;
 
 /** The parameters of a histogram of fewer than `limit` categories; `k` is their number. */
-export function histogramParameters<R extends Readers>(document: Json | undefined, readers: R, limit = 2 ** 53): Parameters<R, Domain> & { readonly k: number } {
+export function histogramParameters<R extends FieldReaders>(document: Json | undefined, readers: R, limit = 2 ** 53): Parameters<R, Domain> & { readonly k: number } {
   const parameters = fields(document, { terms: readTerms, domain_size: from(1, limit - 1), categories: readNames, ...readers });
   const { domain_size: k, categories: names } = parameters as unknown as { domain_size: number; categories: readonly string[] | null };
   check(names === null || names.length === k, "a name for every category");
-  return { ...parameters, k, domain: { kind: "categories", size: k, names } } as unknown as Parameters<R, Domain> & { k: number };
+  return { ...parameters, k, domain: categories(k, names) } as unknown as Parameters<R, Domain> & { k: number };
 }
 
 /** The parameters of a sum. */
-export const sumParameters = <R extends Readers>(document: Json | undefined, readers: R): Parameters<R, Interval> =>
+export const sumParameters = <R extends FieldReaders>(document: Json | undefined, readers: R): Parameters<R, Interval> =>
   fields(document, { terms: readTerms, domain: readInterval, ...readers }) as unknown as Parameters<R, Interval>;
 
 /** The parameters of quantiles. */
-export const quantilesParameters = <R extends Readers>(document: Json | undefined, readers: R): Parameters<R, Bins> =>
+export const quantilesParameters = <R extends FieldReaders>(document: Json | undefined, readers: R): Parameters<R, Bins> =>
   fields(document, { terms: readTerms, domain: readBins, ...readers }) as unknown as Parameters<R, Bins>;

@@ -2,9 +2,9 @@
 import { list, type Json } from "../canonical.ts";
 import { bigInteger, complement, properDyadic, toDouble } from "../numbers.ts";
 import { check } from "../refusal.ts";
-import { countParameters, from, type Reader } from "./protocol.ts";
+import { countParameters, from, type Reader, type Readers } from "./protocol.ts";
 
-export const pureSum: Reader = (document) => {
+const pureSum: Reader = (document) => {
   const readWeights = (value: Json | undefined) => list(value, 1 << 17).map((weight) => bigInteger(weight, 1n));
   const { terms, domain, weights, mix, certified_users: certified } = countParameters(document, { weights: readWeights, mix: properDyadic, certified_users: from(2, 250) });
   const m = weights.length - 1, middle = weights[weights.length >> 1]!;
@@ -18,3 +18,5 @@ export const pureSum: Reader = (document) => {
     },
   };
 };
+
+export const READERS: Readers = { "count/pure-sum": pureSum };

@@ -1,38 +1,39 @@
-/** The protocols of this client, by the names that tasks use. */
+/** The protocols of this client, by the names that tasks use; a file of them is loaded when a task names one. */
 import { object, type Json } from "../canonical.ts";
+import { type Input } from "../domain.ts";
 import { check, Refusal } from "../refusal.ts";
-import { balcerCheuCount, balcerCheuHistogram } from "./balcer_cheu.ts";
-import { uniformBlanket } from "./blankets.ts";
-import { duchi, kResponse, randomizedResponse } from "./local_responses.ts";
-import { type Protocol, type Reader } from "./protocol.ts";
+import { type Protocol, type Readers } from "./protocol.ts";
 
-type Readers = { readonly [name: string]: Reader };
-
-const READERS: Readers = {
-  "count/balcer-cheu": balcerCheuCount,
-  "count/randomized-response": randomizedResponse,
-  "histogram/balcer-cheu": balcerCheuHistogram,
-  "histogram/k-rr": kResponse,
-  "histogram/uniform-blanket": uniformBlanket,
-  "sum/duchi": duchi,
-};
-
-/** The protocols of more.ts, which is loaded when a task names one of them. */
-const MORE = [
-  "count/cheu", "count/correlated-noise", "count/pure-sum", "histogram/bassily-smith", "histogram/cheu", "histogram/correlated-noise", "histogram/count-min", "histogram/fake-users",
-  "histogram/hadamard-blanket", "histogram/hadamard-response", "histogram/hashed-blanket", "histogram/local-hashing", "histogram/shuffled-k-rr",
-  "histogram/solh", "histogram/unary", "quantiles/correlated-noise", "quantiles/uniform-blanket", "sum/cheu", "sum/local-laplace", "sum/piecewise",
-  "sum/privacy-blanket", "sum/split-and-mix",
+/** Each file of protocols becomes an asset of its own (build.mjs), so that a page loads just what its task needs. */
+const FILES: readonly (readonly [load: () => Promise<{ readonly READERS: Readers }>, names: readonly string[]])[] = [
+  [() => import("./balcer_cheu.ts"), ["count/balcer-cheu", "histogram/balcer-cheu"]],
+  [() => import("./bits.ts"), ["histogram/fake-users", "histogram/unary"]],
+  [() => import("./blankets.ts"), ["histogram/uniform-blanket"]],
+  [() => import("./cheu.ts"), ["count/cheu", "histogram/cheu", "sum/cheu"]],
+  [() => import("./correlated_count.ts"), ["count/correlated-noise"]],
+  [() => import("./correlated_noise.ts"), ["histogram/correlated-noise"]],
+  [() => import("./count_min.ts"), ["histogram/count-min"]],
+  [() => import("./hadamard.ts"), ["histogram/bassily-smith", "histogram/hadamard-blanket", "histogram/hadamard-response"]],
+  [() => import("./hashing.ts"), ["histogram/hashed-blanket", "histogram/local-hashing"]],
+  [() => import("./solh.ts"), ["histogram/solh"]],
+  [() => import("./local_responses.ts"), ["count/randomized-response", "histogram/k-rr", "sum/duchi"]],
+  [() => import("./local_sums.ts"), ["sum/local-laplace", "sum/piecewise"]],
+  [() => import("./pure_sum.ts"), ["count/pure-sum"]],
+  [() => import("./shuffled_responses.ts"), ["histogram/shuffled-k-rr", "sum/privacy-blanket"]],
+  [() => import("./split_and_mix.ts"), ["sum/split-and-mix"]],
+  [() => import("./uniform_tree.ts"), ["quantiles/uniform-blanket"]],
+  [() => import("./correlated_tree.ts"), ["quantiles/correlated-noise"]],
+  [() => import("./tree_blanket.ts"), ["strings/tree-blanket"]],
 ];
 
 /** The names of all protocols that this client can randomize for. */
-export const PROTOCOLS: readonly string[] = [...Object.keys(READERS), ...MORE].sort();
+export const PROTOCOLS: readonly string[] = FILES.flatMap(([, names]) => names).sort();
 
-export async function readProtocol(document: Json | undefined): Promise<Protocol & { readonly name: string }> {
+export async function readProtocol(document: Json | undefined): Promise<Protocol<Input> & { readonly name: string }> {
   const parts = object(document, ["parameters", "protocol", "version"]), name = parts["protocol"];
   if (typeof parts["version"] === "number" && parts["version"] !== 1) throw new Refusal("version", "version of the protocol");
   check(parts["version"] === 1 && typeof name === "string" && /^(count|histogram|sum|quantiles|strings)\/[a-z-]{1,40}$/.test(name), "protocol");
-  if (!PROTOCOLS.includes(name)) throw new Refusal("unsupported-protocol", `this client does not have the protocol ${name}`);
-  const reader = READERS[name] ?? (await import("./more.ts")).READERS[name]!;
-  return { name, ...reader(parts["parameters"]) };
+  const file = FILES.find(([, names]) => names.includes(name));
+  if (!file) throw new Refusal("unsupported-protocol", `this client does not have the protocol ${name}`);
+  return { name, ...(await file[0]()).READERS[name]!(parts["parameters"]) };
 }

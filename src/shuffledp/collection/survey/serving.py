@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from shuffledp.collection.survey.site import SERVED, BuiltSite
+from shuffledp.collection.survey.site import BuiltSite
 from shuffledp.errors import OutputError
 
 _HOST = "127.0.0.1"
@@ -66,10 +66,10 @@ class _Handler(BaseHTTPRequestHandler):
         status, content, kind = HTTPStatus.NOT_FOUND, b"There is no such file.\n", "text/plain; charset=utf-8"
         if self.headers.get("Host") != self.server.origin.removeprefix("http://"):  # DNS rebinding
             status, content = HTTPStatus.MISDIRECTED_REQUEST, b"This server has another name.\n"
-        elif name in SERVED:
+        elif name in self.server.site.served:
             with suppress(OSError):
                 content = (self.server.site.directory / name).read_bytes()
-                status, kind = HTTPStatus.OK, SERVED[name]
+                status, kind = HTTPStatus.OK, self.server.site.served[name]
         self.send_response(status)
         for header, value in self.server.site.headers().items():
             self.send_header(header, value)

@@ -30,44 +30,45 @@ from shuffledp.pages.headers import content_security_policy, security_headers
 from shuffledp.pages.rendering import render_page
 
 LANGUAGES = ("en", "de")
-SERVED = {
-    "index.html": "text/html; charset=utf-8",
-    "survey.css": "text/css; charset=utf-8",
-    "survey.js": "text/javascript; charset=utf-8",
-    "survey-worker.js": "text/javascript; charset=utf-8",
-    "survey-worker-chunk.js": "text/javascript; charset=utf-8",
-    "survey-worker-more.js": "text/javascript; charset=utf-8",
-    "task.json": "application/json",
-    "result.json": "application/json",
-    "integrity.txt": "text/plain; charset=utf-8",
+CLIENT_FILES: dict[str, tuple[str, ...]] = {
+    "client-balcer-cheu.js": ("count/balcer-cheu", "histogram/balcer-cheu"),
+    "client-bits.js": ("histogram/fake-users", "histogram/unary"),
+    "client-blankets.js": ("histogram/uniform-blanket",),
+    "client-cheu.js": ("count/cheu", "histogram/cheu", "sum/cheu"),
+    "client-correlated-count.js": ("count/correlated-noise",),
+    "client-correlated-noise.js": ("histogram/correlated-noise",),
+    "client-correlated-tree.js": ("quantiles/correlated-noise",),
+    "client-count-min.js": ("histogram/count-min",),
+    "client-hadamard.js": ("histogram/bassily-smith", "histogram/hadamard-blanket", "histogram/hadamard-response"),
+    "client-hashing.js": ("histogram/hashed-blanket", "histogram/local-hashing"),
+    "client-local-responses.js": ("count/randomized-response", "histogram/k-rr", "sum/duchi"),
+    "client-local-sums.js": ("sum/local-laplace", "sum/piecewise"),
+    "client-pure-sum.js": ("count/pure-sum",),
+    "client-shuffled-responses.js": ("histogram/shuffled-k-rr", "sum/privacy-blanket"),
+    "client-solh.js": ("histogram/solh",),
+    "client-split-and-mix.js": ("sum/split-and-mix",),
+    "client-tree-blanket.js": ("strings/tree-blanket",),
+    "client-uniform-tree.js": ("quantiles/uniform-blanket",),
 }
-"""The files of a site that are served, and their content types."""
-_ASSETS = tuple(name for name in SERVED if name.endswith((".css", ".js")))
-ANSWERABLE: dict[str, tuple[str, ...]] = {
-    "count": ("balcer-cheu", "cheu", "correlated-noise", "pure-sum", "randomized-response"),
-    "histogram": (
-        "balcer-cheu",
-        "bassily-smith",
-        "cheu",
-        "correlated-noise",
-        "count-min",
-        "fake-users",
-        "hadamard-blanket",
-        "hadamard-response",
-        "hashed-blanket",
-        "k-rr",
-        "local-hashing",
-        "shuffled-k-rr",
-        "solh",
-        "unary",
-        "uniform-blanket",
-    ),
-    "quantiles": ("correlated-noise", "uniform-blanket"),
-    "sum": ("cheu", "duchi", "local-laplace", "piecewise", "privacy-blanket", "split-and-mix"),
+"""The files of the client that have protocols, of which a task needs one: checked against the client by a test."""
+_ANSWERED = {protocol: name for name, protocols in CLIENT_FILES.items() for protocol in protocols}
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".txt": "text/plain; charset=utf-8",
 }
-"""The protocols that the client in the page has, by question: facts about the client, checked against it by a test."""
+_ASSETS = ("survey.css", "survey.js", "survey-worker.js", "client.js")
+_STRINGS = "survey-strings.js"
+_STRING_TEXTS = re.compile("string_|bytes_")
+"""Of the texts that only a question about strings needs."""
 _CHANGING = ("result.json", "integrity.txt")
 """Served files that the integrity file does not list."""
+_KNOWN = {"index.html", "task.json", *_ASSETS, _STRINGS, *CLIENT_FILES, *(f"client-{name}.js" for name in LANGUAGES)}
+"""Files that the integrity file of some site lists."""
+NOT_SERVED = "nginx.conf"
+"""The one file of a site that is not served: an example for the host."""
 _TRUSTED_TYPES = ("survey",)
 _LONGEST_NAME = 200
 _MAX_FILE_BYTES = 1 << 16
@@ -111,11 +112,13 @@ class Survey:
             if name == "server" or getattr(self, name):
                 _check_url(name, getattr(self, name))
         protocol = self.task.protocol
-        answerable = ANSWERABLE.get(protocol.question, ())
-        if not {protocol.name}.intersection(answerable):
+        if f"{protocol.question}/{protocol.name}" not in _ANSWERED:
+            answered = sorted(
+                name for question, name in (key.split("/") for key in _ANSWERED) if question == protocol.question
+            )
             raise PolicyError(
                 f"A survey page cannot answer {protocol.question}/{protocol.name}; choose "
-                f"{'one of ' + ', '.join(answerable) if answerable else 'another question'}."
+                f"{'one of ' + ', '.join(answered) if answered else 'another question'}."
             )
         if protocol.fragile:
             raise PolicyError(
@@ -148,9 +151,16 @@ class Survey:
         ]
         return warnings
 
+    @property
+    def assets(self) -> tuple[str, ...]:
+        """The scripts and styles that the page loads: of the client, just what the task and the language need."""
+        protocol = self.task.protocol
+        needed = [_ANSWERED[f"{protocol.question}/{protocol.name}"], f"client-{self.language}.js"]
+        return *_ASSETS, *needed, *([_STRINGS] if protocol.question == "strings" else [])
+
     def files(self) -> dict[str, bytes]:
         """The files of the site by name; the same survey always gives the same bytes."""
-        assets = {name: read_asset(name) for name in _ASSETS}
+        assets = {name: read_asset(name) for name in self.assets}
         texts = _texts(self.language)
         connect = (_origin_of(self.server),)
         contents = {
@@ -172,11 +182,11 @@ class Survey:
         contents["integrity.txt"] = "".join(
             f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(listed.items())
         ).encode()
-        contents["nginx.conf"] = render_page(
+        contents[NOT_SERVED] = render_page(
             "survey.nginx.conf",
             host=ServerUrl.parse(self.origin).host if self.origin else "survey.example",
             headers=security_headers(connect=connect, trusted_types=_TRUSTED_TYPES),
-            served=list(SERVED),
+            served=list(contents),
         )
         return contents
 
@@ -197,7 +207,11 @@ class Survey:
                 "maxMessages": self.policy.max_messages,
                 "maxReportBytes": self.policy.max_report_bytes,
             },
-            "texts": dict(texts),
+            "texts": {
+                name: text
+                for name, text in texts.items()
+                if self.task.protocol.question == "strings" or not _STRING_TEXTS.match(name)
+            },
         }
 
 
@@ -237,6 +251,8 @@ class BuiltSite:
     directory: Path
     task: Task
     server: str
+    served: Mapping[str, str]
+    """The files that are served, and their content types."""
 
     @classmethod
     def load(cls, directory: Path) -> BuiltSite:
@@ -246,7 +262,7 @@ class BuiltSite:
         for line in integrity.decode("ascii", "replace").splitlines():
             digest, _, name = line.partition("  ")
             listed[name] = digest
-        if set(listed) != set(SERVED) - set(_CHANGING):
+        if not {"index.html", "task.json", *_ASSETS} <= set(listed) <= _KNOWN:
             raise DataError(f"{directory} is not a site of this version; build it again.", path=str(directory))
         contents = {name: read_limited(directory / name, MAX_TASK_BYTES + 1, "file of a site") for name in listed}
         for name, content in contents.items():
@@ -260,9 +276,10 @@ class BuiltSite:
         except (KeyError, TypeError, ValueError, ParameterError):
             raise DataError(f"{directory / 'index.html'} is not a page of a survey; build it again.") from None
         try:
-            return cls(directory, authentic_task(contents["task.json"], author), server)
+            task = authentic_task(contents["task.json"], author)
         except ParameterError as error:
             raise DataError(f"{directory / 'task.json'}: {error}") from None
+        return cls(directory, task, server, {name: _TYPES[Path(name).suffix] for name in (*listed, *_CHANGING)})
 
     def headers(self) -> dict[str, str]:
         """The headers with which its files are served."""
