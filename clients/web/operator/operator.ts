@@ -23,7 +23,7 @@ async function refresh(): Promise<void> {
   }
 }
 
-/** One request after the other, and none while nobody looks. */
+/** One request at a time, and none while the page is hidden. */
 function loop(): void {
   setTimeout(async () => {
     if (document.visibilityState === "visible") await refresh();

@@ -13,7 +13,7 @@ const link = document.getElementById("link") as HTMLAnchorElement;
 
 /** Values of the form when nothing is given; those do not go into the address. */
 const defaults = new Map<string, string>();
-/** Which plan is looked at, and with which data: kept here, since these fields come and go with the results. */
+/** The plan that is shown in detail, and the shape of its data: stored here, since these fields come and go with the results. */
 const looked = new Map(["choice", "shape"].map((name) => [name, new URLSearchParams(location.search).get(name) ?? ""]));
 let running = new AbortController(), timer = 0, draw = 0;
 
@@ -55,7 +55,7 @@ function fail(message: string): void {
   problem.hidden = message === "";
 }
 
-/** Puts what the server knows in place of what is shown. */
+/** Replaces what is shown by the current results of the server. */
 async function refresh(parameters: URLSearchParams, signal: AbortSignal, part = results): Promise<void> {
   const known = new URLSearchParams(parameters);
   known.set("show", "known");

@@ -31,7 +31,7 @@ export class SecureDraws implements Draws {
     return ((this.#byte() << 24) | (this.#byte() << 16) | (this.#byte() << 8) | this.#byte()) >>> 0;
   }
 
-  /** A uniform integer of so many bits. */
+  /** A uniform integer of this many bits. */
   bits(count: number): bigint {
     let value = 0n, left = count;
     for (; left >= 32; left -= 32) value = (value << 32n) | BigInt(this.#word());

@@ -70,7 +70,7 @@ export class FileOutbox implements Outbox {
     await this.#sync();
   }
 
-  /** By a file that only one process can create; that of a process that has ended is removed. */
+  /** Locks by a file that only one process can create; the file of a process that has ended is removed. */
   async exclusively<T>(task: string, work: () => Promise<T>): Promise<T> {
     const path = this.#file(task, "sending");
     await this.#lock(task, path);

@@ -37,7 +37,7 @@ export class IndexedDbOutbox implements Outbox {
 
   static async open(name = "shuffledp"): Promise<IndexedDbOutbox> {
     try {
-      navigator.storage?.persist?.().catch(() => {}); // a wish that the browser may decline; not awaited, since some ask the person first
+      navigator.storage?.persist?.().catch(() => {}); // a request that the browser may decline; not awaited, since some ask the person first
       const request = indexedDB.open(name, 1);
       request.onupgradeneeded = () => request.result.createObjectStore(STORE);
       const database = await settled(request);

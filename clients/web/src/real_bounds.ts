@@ -1,4 +1,4 @@
-/** Bounds in fixed-point arithmetic of probabilities that are no fractions: powers, and negative binomial numbers. */
+/** Bounds in fixed-point arithmetic of probabilities that are not fractions: powers, and negative binomial numbers. */
 import { bitLength, type Dyadic, type Ratio } from "./numbers.ts";
 
 /** Bits that are computed beyond those that are wanted; the errors below add up to far less than 2^-32 of a unit. */

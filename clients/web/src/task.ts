@@ -1,4 +1,4 @@
-/** Signed tasks: believed only as far as the pinned key signed them and their claims follow from their parameters. */
+/** Signed tasks: accepted only if the pinned key signed them and their claims follow from their parameters. */
 import { concat, fromBase64, hex, sha256, utf8, type Bytes } from "./bytes.ts";
 import { object, read, write, type Json, type JsonObject } from "./canonical.ts";
 import { type Domain, type Input } from "./domain.ts";
@@ -27,7 +27,7 @@ export interface Guarantee {
   deltaAt(epsilon: number): number;
   /** The honest users among whom a report is hidden; 1 for a local protocol. */
   readonly honestUsers: number;
-  /** The epsilon that is left if shuffler and analyzer collude; Infinity if nothing is. */
+  /** The epsilon that is left if shuffler and analyzer collude; Infinity if there is no guarantee. */
   readonly localEpsilon: number;
   /** Whether no shuffler is needed. */
   readonly local: boolean;
@@ -45,7 +45,7 @@ export interface Task {
   /** Such as histogram/k-rr. */
   readonly protocolName: string;
   readonly domain: Domain;
-  /** The names of the categories of a histogram; null if they are numbered, or if it is no histogram. */
+  /** The names of the categories of a histogram; null if they are numbered, or if the question is not a histogram. */
   readonly categories: readonly string[] | null;
   /** The bounds of a sum or of quantiles, else null. */
   readonly interval: { readonly lower: number; readonly upper: number; readonly whole: boolean } | null;
@@ -89,7 +89,7 @@ async function isSigned(author: Bytes, signature: Bytes, signed: Bytes): Promise
   } catch {
     throw new Refusal("no-x25519", "this browser is too old to check a signature: it lacks Ed25519");
   }
-  // not every engine refuses a second half beyond the order of the group, with which anybody can vary a signature
+  // some engines accept a second half above the group order, by which anyone can turn a signature into another valid one
   return littleEndian(signature.subarray(32)) < GROUP_ORDER && crypto.subtle.verify({ name: "Ed25519" }, key, signature, signed);
 }
 
@@ -161,7 +161,7 @@ function checkedGuarantee(
   const found = deltaAt(claim.epsilon);
   if (!(found <= claim.delta)) // also if it is NaN
     throw new Refusal("bad-guarantee", `the parameters give delta = ${found} at epsilon = ${claim.epsilon}, not ${claim.delta}`);
-  // delta falls with epsilon, even where the price of a cap does not
+  // delta falls as epsilon grows, although the term for capped reports grows
   return (epsilon) => Math.min(deltaAt(epsilon), epsilon >= claim.epsilon ? found : 1);
 }
 

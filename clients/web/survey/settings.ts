@@ -27,7 +27,7 @@ export interface Facts {
   readonly epsilon: number;
   readonly delta: number;
   readonly minimumUsers: number;
-  /** Epsilon that is left if the shuffler and the analyzer collude; null if nothing is. */
+  /** Epsilon if the shuffler and the analyzer collude; null if there is no guarantee. */
   readonly localEpsilon: number | null;
   readonly opens: number;
   readonly closes: number;

@@ -85,14 +85,14 @@ async function start(): Promise<void> {
     link = new WorkerLink("survey-worker.js");
     const checked = await link.call("check", { settings, person: settings.kiosk ? person() : "" });
     facts = checked.facts;
-    void navigator.storage?.persist?.().catch(() => {}); // a wish, which a worker cannot express
+    void navigator.storage?.persist?.().catch(() => {}); // a request that a worker cannot make
     await proceed(checked.state, checked.note);
   } catch (error) {
     showFailure(error);
   }
 }
 
-/** Go on from what became of the report so far. */
+/** Continue from the state of the report. */
 async function proceed(state: State, note: string): Promise<void> {
   if (state === "none") return ask();
   if (state === "pending") return deliver();
@@ -231,7 +231,7 @@ function showEnd(state: string, title: string, ...sentences: string[]): void {
   void watchResult(result, wording.text(over ? "result_soon" : "result_later", { closes: wording.time(known.closes), users }));
 }
 
-/** Look in a file of this site whether the result is published: the analyzer must not learn who asks. */
+/** Check in a file of this site whether the result is published: a request to the analyzer would show it who asks. */
 async function watchResult(place: HTMLElement, until: string): Promise<void> {
   for (let pause = RESULT_SECONDS; place.isConnected; pause = Math.min(LONGEST_PAUSE_SECONDS, 1.5 * pause)) {
     const url = document.visibilityState === "visible" ? await publishedUrl() : null;
@@ -252,7 +252,7 @@ async function publishedUrl(): Promise<string | null> {
   }
 }
 
-/** Nothing can be answered on this page: the browser, the task or the host is to blame. */
+/** Nothing can be answered on this page, because of the browser, the task or the host. */
 function showFailure(error: unknown): void {
   const reason = error instanceof Failure ? error.reason : "fault";
   const unsupported = { "no-secure-context": "unsupported_context", "no-x25519": "unsupported_old", "no-storage": "unsupported_storage" }[reason];

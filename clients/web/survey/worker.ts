@@ -1,4 +1,4 @@
-/** The worker of the survey page: the client with its outbox, away from the thread that people see. */
+/** The worker of the survey page: the client with its outbox, outside of the thread of the page. */
 import { Client, IndexedDbOutbox, Refusal, type State } from "../src/index.ts";
 import type { Calls, Facts, Request, Response, Settings } from "./settings.ts";
 
@@ -28,7 +28,7 @@ async function state(): Promise<{ state: State; note: string }> {
   return { state: await client.state(), note: await client.note() };
 }
 
-/** What becomes of the report: also a final refusal is a state, not a failure. */
+/** The state of the report; a final refusal is a state, not a failure. */
 async function send({ token }: Calls["send"]["arguments"]): Promise<Calls["send"]["result"]> {
   try {
     await client.send(server, { token: token ?? undefined, patience: { attempts: ATTEMPTS } });

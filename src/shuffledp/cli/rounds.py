@@ -40,7 +40,7 @@ class RoundsOptions:
     config: ConfigOption = None
     role: Annotated[
         ServerRole | None,
-        typer.Option("--role", help="The server, if the file has settings of both, or they are in the environment."),
+        typer.Option("--role", help="Which server; needed if the file does not say so."),
     ] = None
     as_json: JsonOption = False
 

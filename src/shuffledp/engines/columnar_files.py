@@ -51,7 +51,7 @@ def arrow_stream_batches(stream: ByteStream, file: DataFile, columns: Sequence[s
 
 
 def _in_pieces(batch: Any, columns: Sequence[str]) -> Batches:
-    """The columns of a batch of any length, whose buffers come from outside and so are checked first."""
+    """The columns of a batch in pieces of bounded length; its buffers, which come from outside, are checked first."""
     arrays = [batch.column(name) for name in columns]
     for array in arrays:
         array.validate(full=True)

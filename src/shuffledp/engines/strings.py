@@ -46,7 +46,7 @@ def as_strings(
 def distinct_strings(
     values: Any, missing: Categories | None = None, *, exact: bool = False
 ) -> tuple[NDArray[np.int64], list[str | None]]:
-    """The position of each row's value among the distinct ones, and these as strings, the last one None for missing.
+    """For each row, the position of its value among the distinct values; and these as strings, then None for missing.
 
     Several distinct values may be the same string. ``exact`` is that of ``as_strings``.
     """
@@ -68,7 +68,7 @@ def has_strings(kind: pa.DataType) -> bool:
 
 
 def swap_decimal_marks(strings: pa.Array) -> pa.Array:
-    """Numbers with a decimal comma as numbers with a point; numbers with a point get a comma, and are not valid."""
+    """Numbers with a decimal comma as numbers with a point; numbers with a point get a comma, which is not valid."""
     for mark, instead in ((".", "\0"), (",", "."), ("\0", ",")):
         strings = pc.replace_substring(strings, mark, instead)
     return strings

@@ -52,7 +52,7 @@ def _entry(plan: Plan) -> dict[str, Any]:
 
 
 def found_sentence(protocol: Protocol) -> str:
-    """From how many users on strings are found, for some lengths; empty for other questions."""
+    """How many users must hold a string of some lengths for it to be found; empty for other questions."""
     if not isinstance(protocol, StringsProtocol):
         return ""
     longest = protocol.domain.max_length
@@ -61,9 +61,9 @@ def found_sentence(protocol: Protocol) -> str:
     symbol = "bytes" if protocol.domain.symbols is None else "symbols"
     if len(set(counts.values())) == 1:
         (count,) = set(counts.values())
-        return "" if count is None else f"A string is found with probability 95% from {math.ceil(count):,} users on."
-    parts = [f"of {length} {symbol} from {math.ceil(count):,}" for length, count in counts.items() if count is not None]
-    return f"A string is found with probability 95% from so many users on: {', '.join(parts)}."
+        return "" if count is None else f"A string is found with probability 95% if {math.ceil(count):,} users hold it."
+    parts = [f"{math.ceil(count):,} for {length} {symbol}" for length, count in counts.items() if count is not None]
+    return f"A string is found with probability 95% if enough users hold it: {', '.join(parts)}."
 
 
 def html_of_plan(plan: Plan) -> str:

@@ -292,7 +292,7 @@ def _delta_of(distribution: Any, releases: int, epsilon: float) -> float:
 
 @lru_cache(maxsize=256)
 def _curve_of(curve: Hashable) -> _Curve:
-    """Cached, because the points of a curve take long to compute."""
+    """The privacy losses of the curve; cached, because its points take long to compute."""
     return _Curve(cast("PrivacyCurve", curve))
 
 

@@ -65,7 +65,7 @@ class BlanketTreeCurve:
 
 
 def blanket_tree_curve(blankets: Sequence[Slots], users: int, sizes: Sequence[int]) -> BlanketTreeCurve:
-    """The privacy of a value counted on levels of these sizes, each with its uniform messages of these users."""
+    """The privacy of a value counted on levels of these sizes, among the uniform messages that users add to each."""
     curves = Counter(blanket.curve(users, size) for blanket, size in zip(blankets, sizes, strict=True))
     return BlanketTreeCurve(tuple(curves.items()))
 

@@ -145,7 +145,7 @@ def _named(release: Release) -> str:
 
 
 def _short(value: object) -> str:
-    """A parameter in a sentence: exact probabilities as decimal numbers, lists without the rest of a long one."""
+    """A parameter in a sentence: exact probabilities as decimal numbers, long lists and strings shortened."""
     if isinstance(value, dict):
         if "value" in value:
             return f"{value['value']:.6g}"

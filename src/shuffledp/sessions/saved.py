@@ -83,10 +83,10 @@ class SessionFile:
         return parse_session(self._content, str(self.path))
 
     def updated(self, budget: Budget) -> Budget:
-        """The given budget, unless the file has changed since it was read or written: then that in the file.
+        """The given budget, or that of the file if the file has changed since it was last read or written.
 
-        DataError if that one does not continue the given one: a file that was restored or replaced forgets what was
-        spent.
+        DataError if the file does not have all releases of the given budget: it was restored or replaced, and does not
+        record everything that was spent.
         """
         if self._read() == self._content:
             return budget

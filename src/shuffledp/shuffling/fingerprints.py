@@ -1,4 +1,4 @@
-"""Fingerprints of opaque records: equal records have equal ones, and others differ unless by chance.
+"""Fingerprints of opaque records: equal for equal records, and different for different records except by chance.
 
 A fingerprint is the sum of a record's words times secret random coefficients, so nobody can prepare collisions.
 """
@@ -32,7 +32,7 @@ def fingerprints(records: NDArray[np.uint8], coefficients: NDArray[np.uint64]) -
 def sort_distinct(
     records: NDArray[np.uint8], coefficients: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
-    """The distinct records, compared byte by byte, sorted by their fingerprints; and these."""
+    """The distinct records, compared byte by byte and sorted by their fingerprints, and the fingerprints."""
     prints = fingerprints(records, coefficients)
     order = np.argsort(prints, kind="stable")
     prints = prints[order]

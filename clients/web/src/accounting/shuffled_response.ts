@@ -4,7 +4,7 @@ import { binomial, binomialWindow, type Window } from "./binomial.ts";
 import { clonesDelta } from "./blanket.ts";
 import { oneSided, roundedUp } from "./divergence.ts";
 
-/** Two values and at most so many users are enumerated. */
+/** The maximum number of users for which the reports of two values are enumerated. */
 const ENUMERATED_USERS = 200;
 const MAX_STEPS = 1 << 26;
 const CUT = 1e-60;

@@ -14,7 +14,7 @@ function withTerms(document: Json | undefined): JsonObject {
   return { ...rest, terms, absence: absence! };
 }
 
-/** More users hide more: the bound for so many holds for all larger numbers. */
+/** The bound for this many users holds for all larger numbers, since more users hide more. */
 const MAX_HONEST = 1 << 28;
 
 /** The tokens of one category, with a user's own (p) and without (q). */

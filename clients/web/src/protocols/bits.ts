@@ -8,7 +8,7 @@ import { from, histogramParameters, type Reader, type Readers } from "./protocol
 import { localGuarantee } from "./local_responses.ts";
 
 export const HALF: Dyadic = { numerator: 1n, bits: 1 };
-/** More rows hide more: the bound for so many holds for all larger numbers. */
+/** The bound for this many rows holds for all larger numbers, since more rows hide more. */
 const MAX_ROWS = 1 << 28;
 const bit = (isOne: boolean): bigint => (isOne ? 1n : 0n);
 

@@ -13,7 +13,7 @@ export interface Protocol<I extends Input = number> {
   readonly format: MessageFormat;
   /** The maximum number of messages of a report; null if the noise has none, and a task needs a cap. */
   readonly maxMessages: number | null;
-  /** What is left if shuffler and analyzer collude; Infinity for nothing. */
+  /** Epsilon if shuffler and analyzer collude; Infinity if there is no guarantee. */
   readonly localEpsilon: number;
   /** Whether the guarantee needs no shuffler. */
   readonly local?: true;

@@ -43,8 +43,8 @@ def count_on_spark(
 ) -> Counted:
     """Open and count all messages of files, given by paths and sizes, on the executors of a Spark cluster.
 
-    Executors read the files and the key at the same paths as this process. ``stopping`` is asked at the end: a running
-    job is not interrupted.
+    Executors read the files and the key at the same paths as this process. ``stopping`` is checked at the end: a
+    running job is not interrupted.
     """
     expected = sum(size for _, size in files) // task.sealed_size
     names = [str(file.absolute()) for file, _ in files]

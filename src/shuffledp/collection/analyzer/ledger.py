@@ -200,7 +200,7 @@ def _contents_in(path: Path, population: str) -> tuple[bytes, ...]:
 
 @lru_cache(maxsize=256)
 def _spent_epsilon(contents: tuple[bytes, ...], delta: float) -> float:
-    """Cached, since the page of an operator asks again and again, and composing takes time."""
+    """The epsilon of these releases at this delta; cached, since an operator's page asks for it every few seconds."""
     return least_epsilon(compose_all([_curve(content) for content in contents]), delta) if contents else 0.0
 
 

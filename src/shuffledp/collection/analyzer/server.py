@@ -56,7 +56,7 @@ class Analyzer(Server):
         messages = self.metrics.counter("messages", "Messages by the result of opening them", ["result"])
 
         self.opened: dict[bytes, OpenedCounts] = {}
-        """The messages that this process has opened, by task; of the present attempt at a release."""
+        """The messages that this process has opened in the present attempt at a release, by task."""
 
         def progress(task_id: bytes, counted: Counted) -> None:
             self.opened[task_id] = self.opened.get(task_id, OpenedCounts()).add(counted)

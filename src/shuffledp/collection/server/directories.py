@@ -52,7 +52,7 @@ def lock_directory(directory: Path) -> FileLock:
 
 
 def free_bytes(directory: Path) -> int:
-    """Free disk space, rounded down to two digits, so that it rarely changes between two looks at a server."""
+    """Free disk space, rounded down to two digits, so that it rarely changes between two requests."""
     free = shutil.disk_usage(directory).free
     step: int = 10 ** max(0, len(str(free)) - 2)
     return free - free % step

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shuffledp.collection.server.bodies import header
 from shuffledp.collection.server.responses import PreparedResponse
 from shuffledp.pages.assets import CONTENT_TYPES, read_asset
+from shuffledp.pages.headers import security_headers
 
 LOOPBACK = "127.0.0.1"
 _LOCAL_NAME = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
@@ -29,19 +30,6 @@ _OTHER_PAGE = PreparedResponse(403, b"Pages of other origins may not send reques
 _READ_ONLY = PreparedResponse(405, b"This page only answers GET.\n", (_TEXT, (b"allow", b"GET, HEAD")))
 _MAX_QUERY_BYTES = 8192
 _LONG_QUERY = PreparedResponse(414, b"The query of a URL has at most %d bytes here.\n" % _MAX_QUERY_BYTES, (_TEXT,))
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action {forms}; frame-ancestors 'none'; require-trusted-types-for 'script'; "
-    "trusted-types 'none'"
-)
-_HEADERS = (
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"permissions-policy", b"geolocation=(), camera=(), microphone=(), browsing-topics=()"),
-    (b"cache-control", b"no-cache"),
-)
 
 
 class LoopbackPages:
@@ -49,8 +37,9 @@ class LoopbackPages:
 
     def __init__(self, inner: ASGIApp, *, forms: bool = False) -> None:
         """``forms`` says whether a page may send a form to its own origin."""
-        policy = _POLICY.format(forms="'self'" if forms else "'none'")
-        self._inner, self._headers = inner, (*_HEADERS, (b"content-security-policy", policy.encode()))
+        headers = security_headers(forms=forms)
+        self._inner = inner
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""

@@ -249,7 +249,7 @@ def _population_view(entry: Mapping[str, Any], names: Mapping[str, str | None]) 
 
 
 def _answers(overview: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Statuses and problems with the number of requests that were answered with them since the start."""
+    """The number of requests since the start, by status and by problem."""
     return [(name, f"{count:,}") for kind in ("answers", "refusals") for name, count in overview.get(kind, {}).items()]
 
 

@@ -301,7 +301,7 @@ class SignedTask:
 
 @lru_cache(maxsize=256)
 def _predicted_error(protocol: Protocol, users: int, confidence: float) -> ExpectedError:
-    """Cached, since the page of an operator asks again and again."""
+    """The predicted error of a release; cached, since an operator's page asks for it every few seconds."""
     return protocol.expected_error(users=users, confidence=confidence)
 
 

@@ -17,7 +17,7 @@ from shuffledp.collection.wire.sealing import DUMMY, MESSAGE, sealed_size, seali
 
 _VERSION = b"HPKE-v1"
 _KEM = b"KEM\x00\x20"  # DHKEM(X25519, HKDF-SHA256)
-_SUITE = b"HPKE\x00\x20\x00\x01\x00\x01"  # that, HKDF-SHA256, AES-128-GCM
+_SUITE = b"HPKE\x00\x20\x00\x01\x00\x01"  # the same KEM, HKDF-SHA256, AES-128-GCM
 _AEAD_KEY_SIZE, _NONCE_SIZE, _HASH_SIZE, _BLOCK_SIZE = 16, 12, 32, 64
 _INNER = bytes(byte ^ 0x36 for byte in range(256))  # the inner and outer padding of HMAC keys
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))

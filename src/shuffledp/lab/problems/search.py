@@ -26,7 +26,7 @@ from shuffledp.randomness import SYSTEM, RandomSource, draw_words
 Progress = Callable[[float], None]
 
 _MAX_LOOKS = 60  # a search rarely takes more
-_LOOKS = (1 / 16, 1 / 4, 1)  # shares of the trials after which to look: clear cases are decided early
+_LOOKS = (1 / 16, 1 / 4, 1)  # shares of the trials after which to test: clear cases are decided early
 _FIRST_STEP = 1.1
 _TYPICAL_TESTS = 16
 

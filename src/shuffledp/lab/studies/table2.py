@@ -43,7 +43,7 @@ _PROTOCOLS = {"shuffled": "balcer-cheu", "central": "stability", "local": "unary
 _UNCERTAIN_USERS = 150
 """So few users that pointer chasing succeeds in about 7 of 10 rounds; 148 are the fewest for which it is private."""
 _MAX_LOOKS = 3
-"""How often the search looks at the rounds of one number of users."""
+"""How many times the search tests the rounds with one number of users."""
 _MAX_LOG_DOMAIN = 2e7
 """Maximum natural logarithm of the domain size; beyond it the local protocol would need more users than exist."""
 

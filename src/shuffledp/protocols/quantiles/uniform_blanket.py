@@ -162,7 +162,7 @@ class UniformBlanketQuantiles(QuantilesProtocol):
                 )
 
     def noises(self, users: int, tally: Tally | None = None) -> tuple[UniformMessages, ...]:
-        """As many uniform cells as are expected, or as were added."""
+        """The noise of the expected number of uniform cells, or of the number that was added."""
         if tally is None:
             messages = [users * blanket.mean for blanket in self.blankets]
         else:

@@ -72,7 +72,7 @@ class SqliteRound:
     error: str | None = None
     """Why the reports cannot be used at the moment."""
     damaged: bool = False
-    """Whether that is permanent, as long as the process runs."""
+    """Whether the error is permanent until the process restarts."""
     failed_at: float = 0.0
     uncertain: bool = False
     """Whether it is unclear if the last transaction was committed, so that the reports must be counted."""

@@ -21,7 +21,7 @@ _MESSAGE_TARGET = (10_000, 1.0, 1e-6)
 def count_rounds(
     calibration: str, target: tuple[int, float, float], rounds: int, source: RandomSource
 ) -> tuple[dict[str, Any], list[Check]]:
-    """Errors of a count that is often hidden, thresholded and unbiased, for (users, epsilon, delta)."""
+    """Thresholded and unbiased errors of a count that is often hidden, for (users, epsilon, delta)."""
     users, epsilon, delta = target
     protocol = BalcerCheuCount.calibrate(users=users, epsilon=epsilon, delta=delta, calibration=calibration)
     radius = protocol.expected_error(confidence=1 - BETA).max_error
@@ -35,7 +35,7 @@ def count_rounds(
 def histogram_rounds(
     calibration: str, target: tuple[int, float, float], rounds: int, source: RandomSource
 ) -> tuple[dict[str, Any], list[Check]]:
-    """The largest error of all categories with thresholds, and each unbiased one, for (users, epsilon, delta)."""
+    """The largest thresholded error over all categories, and every unbiased error, for (users, epsilon, delta)."""
     users, epsilon, delta = target
     protocol = BalcerCheuHistogram.calibrate(
         users=users, epsilon=epsilon, delta=delta, calibration=calibration, domain_size=CATEGORIES

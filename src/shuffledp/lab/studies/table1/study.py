@@ -209,7 +209,8 @@ def _theorem_12_checks(
 def _as_predicted(row: Row, where: str, protocol: HistogramProtocol, counts: Ints, errors: Floats) -> list[Check]:
     """Errors are as the protocol predicts for these data, two-sided.
 
-    With a threshold, of the counts that it never hides; how often it hides each of the others is a check of its own.
+    With a threshold, only counts that it never hides are compared; how often it hides each other count is a check of
+    its own.
     """
     claim = f"{row.label}: error as predicted"
     estimator = estimator_of(protocol)
