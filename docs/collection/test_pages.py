@@ -224,8 +224,8 @@ def test_messages_of_a_report_what_they_move_and_what_is_left(question, name, me
 def test_every_protocol_that_a_task_may_have_is_listed():
     allowed = {
         (question, name)
-        for question, shelf in PROTOCOLS.items()
-        for name, kind in shelf.items()
+        for question, protocols in PROTOCOLS.items()
+        for name, kind in protocols.items()
         if kind.trust != "central" and not kind.trusts_shuffler
     }
     assert {(question, name) for question, name, *_ in ROWS} == allowed - NEVER_PADDED

@@ -16,7 +16,7 @@ from shuffledp.errors import DomainError, ParameterError
 from shuffledp.native import ACTIVE, available_cores
 
 _CHUNK_BITS = 1 << 23
-_WORD_BITS = 64  # messages of at most so many bits are packed as integers
+_WORD_BITS = 64  # messages of at most this many bits are packed as integers
 _CHUNK_VALUES = 1 << 20
 _MAX_COUNTED = 1 << 31  # at a time: counters of 32 bits do not overflow
 _MIN_VALUES_PER_THREAD = 1 << 21

@@ -67,7 +67,7 @@ async function refresh(parameters: URLSearchParams, signal: AbortSignal, part = 
   addCopyButtons();
 }
 
-/** Asks anew; the request that is running is cancelled, and with it its calculations. */
+/** Asks again; the request that is running is cancelled, and with it its calculations. */
 async function plan(): Promise<void> {
   running.abort();
   running = new AbortController();

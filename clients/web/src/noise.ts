@@ -1,7 +1,7 @@
 /**
  * Exact sampling of negative binomial and geometric numbers: the other functions of docs/collection/randomizers.md.
  *
- * No floating-point number decides a draw. A probability that is no fraction is bounded from both sides, and the bounds
+ * No floating-point number decides a draw. A probability that is not a fraction is bounded from both sides, and the bounds
  * are refined while a random number lies between them.
  */
 import { SecureDraws, type Draws } from "./draw.ts";

@@ -77,7 +77,10 @@ class SolveOptions:
         ),
     ] = "auto"
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Run even if success in 99 of 100 rounds is not proven for so few users.")
+        bool,
+        typer.Option(
+            "--anyway", help="Run even if success in 99 of 100 rounds is not proven for this number of users."
+        ),
     ] = False
     search: Annotated[
         bool, typer.Option("--search", help="Also measure the fewest users who succeed in 99 of 100 rounds.")

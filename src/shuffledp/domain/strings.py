@@ -353,5 +353,5 @@ def _shown(value: object) -> str:
 
 def _advice(value: object) -> str:
     if not isinstance(value, str) and is_missing(value):
-        return " A missing value is no string: leave it out, or give the empty string."
+        return " A missing value is not a string: leave it out, or give the empty string."
     return " Give a larger domain, or `other=True` to count such strings as the empty one."

@@ -160,7 +160,7 @@ def _composed_quickly(guarantee: Guarantee, releases: int, delta: float, *, fine
 
 @lru_cache(maxsize=256)
 def _quick_epsilon(curve: Hashable, releases: int, delta: float, fine: bool) -> float:
-    """Cached, since protocols that differ in their messages may have the same privacy curve."""
+    """The epsilon of the composition; cached, since protocols with different messages may share a privacy curve."""
     return least_epsilon(QuickComposition(cast("PrivacyCurve", curve), releases, fine), delta)
 
 

@@ -18,7 +18,7 @@ export function responseDelta(honest: number, n: number, blanket: Dyadic, epsilo
   const alpha = (1 + odds) / (2 + odds), notAlpha = 1 / (2 + odds);
   // of Feldman, McMillan and Talwar (2023): a user is a clone with probability 2 / (e^local_epsilon + 1)
   const stronger = clonesDelta(honest - 1, (2 * (1 - 2 ** -48)) / (2 + odds), { alpha, notAlpha, E });
-  // the reports of the two values alone: an attacker is told of all others
+  // the reports of the two values alone: all others are revealed to the attacker
   const revealed = Math.min(1, (b / n) * (2 + odds)) * clonesDelta(honest - 1, (2 * b) / n, { alpha, notAlpha, E });
   return Math.min(stronger, n > 2 ? roundedUp(revealed) : 1, blanketResponseDelta(honest, n, blanket, epsilon));
 }

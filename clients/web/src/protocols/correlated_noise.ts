@@ -54,7 +54,7 @@ export function noisyCells(draws: NoiseDraws, noise: CorrelatedNoise, honest: nu
   return messages;
 }
 
-/** An upper bound of the probability that the noise of so many cells has at least `least` messages. */
+/** An upper bound of the probability that the noise of this many cells has at least `least` messages. */
 export function chanceOfNoise(noise: CorrelatedNoise, honest: number, cells: number, least: number): number {
   const part = (shape: number, ratio: Dyadic, size: number) => ({ shape: shape / honest, ratio: toDouble(ratio), logNotRatio: logComplement(ratio), size });
   return chanceOfAtLeast([part(2 * cells, noise.ratio, 1), part(cells * ratioToDouble(noise.floodShape), noise.floodRatio, 2)], least);

@@ -280,7 +280,7 @@ def shuffler_alerts(overview: Mapping[str, Any]) -> list[Alert]:
 
 
 def task_fields(served: ServedTask) -> dict[str, Any]:
-    """What the operator is told about a task, whatever the state of its round."""
+    """The fields of an overview that describe a task, whatever the state of its round."""
     task = served.task
     return {
         "task": served.name,

@@ -160,7 +160,7 @@ def _protocols_without_listing() -> list[str]:
 
 @lru_cache(maxsize=256)
 def _identifier(method: Method, problem: Problem, users: int) -> Identifier:
-    """Cached, since searches and repeated rounds use the same numbers of users again."""
+    """The identifier with its calibrated protocol; cached, since searches and rounds use the same numbers of users."""
     size = problem.domain_size if method.lists_domain else problem.support_size
     protocol = _calibrated(replace(method, rule="", route="auto"), users, size or problem.support_size)
     if isinstance(protocol, ShuffledpError):
