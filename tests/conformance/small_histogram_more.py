@@ -70,6 +70,9 @@ def instances():
         "histogram/sample-and-threshold": sample_and_threshold(4, 2, 0.4, 2),
         "histogram/sample-and-threshold of three": sample_and_threshold(4, 3, 0.7, 3),
         "histogram/discrete-laplace": DiscreteLaplaceHistogram(Target(3, pure, 0.0), noise, 2),
+        "histogram/discrete-laplace of total 0": DiscreteLaplaceHistogram(
+            Target(2, pure, 0.0), noise, 3, conditioned=True
+        ),
         "histogram/stability": stability(3, 0.4, 2),
         "histogram/stability with a high threshold": stability(3, 0.3, 5),
     }

@@ -2,6 +2,7 @@
 
 from shuffledp.randomness.binomial import binomial, binomials
 from shuffledp.randomness.coins import bernoulli, bernoulli_bits, bernoulli_indices
+from shuffledp.randomness.conditioned import conditioned_laplace
 from shuffledp.randomness.dyadic import Dyadic
 from shuffledp.randomness.logarithmic import logarithmic
 from shuffledp.randomness.negative_binomial import negative_binomial, scattered_negative_binomial
@@ -35,6 +36,7 @@ __all__ = [
     "bernoulli_indices",
     "binomial",
     "binomials",
+    "conditioned_laplace",
     "discrete_laplace",
     "draw_bytes",
     "draw_words",

@@ -182,6 +182,7 @@ def _calibrated(method: Method, users: int, size: int) -> HistogramProtocol | Sh
             epsilon=method.epsilon,
             delta=method.delta,
             calibration=method.calibration,
+            **method.kind.independent_options,  # only some categories are simulated
         )
     except (InfeasibleError, ConditionError) as error:
         return type(error)(str(error), **error.values)  # without the traceback, which would keep many objects in memory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, cast
 
@@ -29,6 +29,8 @@ class HistogramProtocol(CountingProtocol[HistogramEstimate]):
     """Whether the default estimate of an empty category is always exactly 0."""
     independent_categories: ClassVar[bool] = False
     """Whether the observed numbers of categories are independent and distributed as ``category_noise``."""
+    independent_options: ClassVar[Mapping[str, Any]] = {}
+    """Options of ``calibrate`` with which the categories are independent, if they are not by default."""
     grows_with_domain: ClassVar[bool] = False
     """Whether the communication grows with the number of categories, not only with its logarithm."""
     domain_size: int

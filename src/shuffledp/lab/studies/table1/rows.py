@@ -207,6 +207,7 @@ def calibrated(protocol: str, users: int, size: int, calibration: str) -> Histog
             domain_size=size,
             categories=_named(size),
             calibration=calibration,
+            **kind.independent_options,  # as in the literature that the table compares
             **more,
         )
     except (ConditionError, InfeasibleError):
