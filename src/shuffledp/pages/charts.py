@@ -172,7 +172,7 @@ def frontier_chart(
     description: str,
     plot_width: int = _PLOT_WIDTH,
 ) -> str:
-    """Points on logarithmic axes, and the frontier as a line; each point says its name and numbers to a pointer."""
+    """Points on logarithmic axes, and the frontier as a line; each point has a tooltip with its name and numbers."""
     top, bottom = _TOP + 18.0, _TOP + 18.0 + _CURVE_HEIGHT
     across = _LogAxis.over([point.x for point in points], _CURVE_LEFT, plot_width)
     up = _LogAxis.over([point.y for point in points], bottom, -_CURVE_HEIGHT)

@@ -107,7 +107,7 @@ class PrivacyBlanketSum(SummedAnswers):
 
     @cached_property
     def reports(self) -> AffineReports:
-        """Those of randomized response on the levels."""
+        """The mean and the variance of randomized response at each level."""
         return _reports_of(self.levels, float(self.blanket), float(self.blanket.complement), self.domain)
 
 

@@ -95,7 +95,7 @@ def _uniform(shape: tuple[int, ...], source: RandomSource) -> Floats:
 
 
 def _bounds(channel: Floats, users: int, epsilon: float, local: float) -> dict[str, float | None]:
-    """The bounds for every channel of that local epsilon, for this channel, and for its class where it is in one."""
+    """The bounds for any channel with this local epsilon, for this channel, and by stronger clones if they hold."""
     try:
         stronger: float | None = stronger_clones_delta(epsilon, users, channel)
     except ConditionError:

@@ -187,7 +187,7 @@ def _error_figure(measurements: Sequence[Measured]) -> Figure:
     bits.insert(1, _rate("rate sqrt(n) / epsilon", bits[0], lambda users: math.sqrt(users) / EPSILON))
     bits.insert(3, _rate("rate sqrt(ln(1 / delta))", bits[2], lambda _: math.sqrt(math.log(1 / DELTA))))
     return curve_figure(
-        "Error of a private sum against the number of users, which it grows with to the power "
+        "Error of a private sum against the number of users; it grows with the number of users to the power "
         + ", ".join(f"{_growth(_of(entry, measurements)):.2f} ({entry.name}, {entry.data.name})" for entry in drawn)
         + ".",
         panels_shown=[Panel(NUMBERS.name, numbers), Panel(BITS.name, bits)],
