@@ -159,6 +159,7 @@ class Round:
             "histogram": {"categories": sdp.Categories.of(MODES)},
             "sum": {"domain": sdp.Interval(0.0, 120.0, True)},
             "quantiles": {"domain": sdp.Bins(0.0, 120.0, 16)},
+            "strings": {"domain": sdp.Strings("a-z", 12, case_fold=True, trim=True)},
         }[question] | (domain or {})
         now = datetime.now(UTC).replace(microsecond=0)
         fields = {
