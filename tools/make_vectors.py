@@ -1,4 +1,4 @@
-"""Generate the test vectors for other implementations: vectors/v1/*.json.
+"""Generate the test vectors for other implementations: vectors/v1/*.json and vectors/v2/*.json.
 
     python tools/make_vectors.py [DIRECTORY]
 
@@ -12,35 +12,44 @@ import json
 import sys
 from pathlib import Path
 
+from vector_files import Document
 from vector_files.batch import batch_file
 from vector_files.randomizers import randomizer_file
 from vector_files.report import report_file
 from vector_files.sealing import sealing_file
 from vector_files.task import task_file
+from vector_files.version_2 import batch_file_2, report_file_2, series_file, task_file_2
 
-TARGET = Path(__file__).parents[1] / "vectors" / "v1"
+TARGET = Path(__file__).parents[1] / "vectors"
 
 
 def vectors() -> dict[str, bytes]:
     """The content of every file."""
     made = {
-        "task": task_file(),
-        "randomizers": randomizer_file(),
-        "report": report_file(),
-        "sealing": sealing_file(),
-        "batch": batch_file(),
+        "v1/task": task_file(),
+        "v1/randomizers": randomizer_file(),
+        "v1/report": report_file(),
+        "v1/sealing": sealing_file(),
+        "v1/batch": batch_file(),
+        "v2/task": task_file_2(),
+        "v2/report": report_file_2(),
+        "v2/batch": batch_file_2(),
+        "v2/series": series_file(),
     }
-    return {
-        f"{name}.json": json.dumps({"format": "shuffledp-vectors", "version": 1, **content}, indent=1).encode() + b"\n"
-        for name, content in made.items()
-    }
+    return {f"{name}.json": _written(name, content) for name, content in made.items()}
+
+
+def _written(name: str, content: Document) -> bytes:
+    version = int(name[1])
+    return json.dumps({"format": "shuffledp-vectors", "version": version, **content}, indent=1).encode() + b"\n"
 
 
 def main(directory: Path) -> None:
     """Write the files."""
-    directory.mkdir(parents=True, exist_ok=True)
     for name, content in vectors().items():
-        (directory / name).write_bytes(content)
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 if __name__ == "__main__":

@@ -230,7 +230,7 @@ def test_nothing_is_computed_before_the_signature_is_checked(parties, envelopes,
     def reached(*_):
         raise AssertionError("an unsigned task was built")
 
-    monkeypatch.setattr(SignedTask, "from_bytes", reached)
+    monkeypatch.setattr(Task, "from_document", reached)
     with pytest.raises(ParameterError, match="not a valid signature"):
         authentic_task(canonical(changed), parties.author.public)
     with pytest.raises(AssertionError, match="unsigned"):

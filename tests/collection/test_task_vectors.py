@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shuffledp.collection.task import authentic
+from shuffledp.collection.task import signed_documents
 from shuffledp.collection.task import task as task_module
 from shuffledp.collection.task.authentic import authentic_task
 from shuffledp.collection.task.canonical import canonical, parse_canonical
@@ -201,8 +201,8 @@ def test_a_fault_is_seen(fault):
 
 def test_a_fault_in_the_library_is_seen(monkeypatch):
     """Stripping white space before parsing, as was done with line feeds, accepts what nobody signed in that form."""
-    parse = authentic.parse_canonical
-    for module in (authentic, task_module):
+    parse = signed_documents.parse_canonical
+    for module in (signed_documents, task_module):
         monkeypatch.setattr(module, "parse_canonical", lambda content, **rest: parse(content.strip(), **rest))
     accepted = [
         case["name"]

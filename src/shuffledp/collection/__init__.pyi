@@ -8,6 +8,8 @@ from shuffledp.collection.device import State as State
 from shuffledp.collection.device import sealed_report as sealed_report
 from shuffledp.collection.task.task import SignedTask as SignedTask
 from shuffledp.collection.task.task import Task as Task
+from shuffledp.collection.task.wire_version_2 import ShufflerKeys as ShufflerKeys
+from shuffledp.collection.task.wire_version_2 import WireVersion2 as WireVersion2
 from shuffledp.collection.wire.formats import Manifest as Manifest
 from shuffledp.collection.wire.formats import ReportFormat as ReportFormat
 from shuffledp.collection.wire.keys import SealingKey as SealingKey

@@ -139,7 +139,7 @@ from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.protocols.documents import from_document
 
 if __name__ == "__main__":
-    told = SimpleNamespace(protocol=from_document({told!r}), id=bytes(32), message_size=1, sealed_size=50)
+    told = SimpleNamespace(protocol=from_document({told!r}), id=bytes(32), message_size=1, sealed_size=50, version=1)
     with counting.opening_processes(told, SealingKey.create(), 2) as pool:
         for future in [pool.submit(time.sleep, 0.1) for _ in range(2)]:
             future.result()

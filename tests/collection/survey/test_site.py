@@ -20,7 +20,8 @@ from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.survey import site
 from shuffledp.collection.survey.serving import SiteServer
 from shuffledp.collection.survey.site import CLIENT_FILES, LANGUAGES, NOT_SERVED, BuiltSite, Survey, write_site
-from shuffledp.collection.wire.keys import SigningKey, to_base64
+from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
+from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
 from shuffledp.errors import DataError, OutputError, ParameterError, PolicyError
 from shuffledp.pages.headers import security_headers
 
@@ -324,3 +325,11 @@ def test_the_fingerprint_covers_every_file(survey):
     assert set(listed) == set(files) - {"integrity.txt", "result.json", NOT_SERVED}
     for name, digest in listed.items():
         assert hashlib.sha256(files[name]).hexdigest() == digest
+
+
+def test_a_task_of_version_2_is_refused_in_one_line(parties, survey):
+    """The program of the page cannot seal such reports yet."""
+    keys = ShufflerKeys(parties.shuffler.public, SealingKey.create().public)
+    task = parties.task("histogram/uniform-blanket", wire=WireVersion2((keys,)))
+    with pytest.raises(ParameterError, match=r"has wire version 2.*version 1 for a survey\.$"):
+        survey(task.signed(parties.author))

@@ -154,7 +154,7 @@ class Round(Rehearsal):
         task = here.task.task
         here.form, here.times = ReportFormat.of(task), 1 + task.protocol.blanket.whole
         here.name = task.id.hex()
-        sealer = Sealer(task.analyzer, task.id, task.message_size)
+        sealer = Sealer(task.analyzer, task.id, task.message_size, task.version)
         values = np.arange(cls.copies * DEVICES, dtype=task.protocol.message_format.dtype)
         packed = task.protocol.message_format.pack(values)
         here.sealed = [sealer.seal([each.tobytes()] * here.times, here.form.messages) for each in packed]
@@ -218,7 +218,7 @@ class Round(Rehearsal):
     def send(self, places, *, pause: float = 0.0) -> None:
         """Some devices report as devices do: again and again, until they are answered."""
         patience = Patience(attempts=1000, first_pause=0.02, longest_pause=0.1)
-        path = reports_path(self.form.task_id)
+        path = reports_path(self.task.task)
 
         def wait(seconds: float) -> None:
             if self.given_up:

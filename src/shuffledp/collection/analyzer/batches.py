@@ -99,7 +99,7 @@ def max_manifest_bytes(task: Task) -> int:
 def read_manifest(content: bytes, task: Task) -> Manifest | None:
     """The manifest if the task's shuffler signed it, else None. ParameterError if it does not fit the task."""
     try:
-        manifest = Manifest.verified(content, task.shuffler)
+        manifest = Manifest.verified(content, task.shuffler, task.version)
     except BadSignatureError:
         return None
     manifest.check_task(task)

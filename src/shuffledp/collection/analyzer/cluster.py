@@ -69,7 +69,9 @@ def _count(
 ) -> Counted:
     from shuffledp.engines.spark.distinct_records import work_on_distinct
 
-    work = _Opening(task.protocol, task.id, task.message_size, task.sealed_size, str(key_file), task.analyzer.id)
+    work = _Opening(
+        task.protocol, task.id, task.message_size, task.sealed_size, str(key_file), task.analyzer.id, task.version
+    )
     opened = work_on_distinct(
         paths, work, _merge, record_size=task.sealed_size, contents=contents, parts=parts, master=master
     )
@@ -94,10 +96,11 @@ class _Opening:
     sealed_size: int
     key_file: str
     key_id: str
+    version: int
 
     def __call__(self, records: NDArray[np.uint8]) -> bytes:
         """The counts of the messages, as bytes."""
-        opener = Opener(_load_key(self.key_file, self.key_id), self.task_id, self.message_size)
+        opener = Opener(_load_key(self.key_file, self.key_id), self.task_id, self.message_size, self.version)
         reader = Reader(self.protocol, opener, self.sealed_size)
         return _to_bytes(reader.count_sealed(record.tobytes() for record in records))
 

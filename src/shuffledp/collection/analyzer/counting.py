@@ -141,7 +141,7 @@ def count_messages(
 
 
 def _in_this_process(task: Task, key: SealingKey, pieces: Iterable[Piece]) -> Iterator[Counted]:
-    reader = Reader(task.protocol, Opener(key, task.id, task.message_size), task.sealed_size)
+    reader = Reader(task.protocol, Opener(key, task.id, task.message_size, task.version), task.sealed_size)
     for piece in pieces:
         yield reader.count(piece)
 
@@ -165,7 +165,7 @@ def _in_pool(pool: ProcessPoolExecutor, pieces: Iterable[Piece], cores: int) -> 
 @contextmanager
 def opening_processes(task: Task, key: SealingKey, cores: int) -> Iterator[ProcessPoolExecutor]:
     """New processes that have the key; they end with this process, however it ends."""
-    parameters = (to_document(task.protocol), task.id, task.message_size, task.sealed_size)
+    parameters = (to_document(task.protocol), task.id, task.message_size, task.sealed_size, task.version)
     pool = ProcessPoolExecutor(
         cores, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(key.secret, *parameters)
     )
@@ -177,12 +177,14 @@ def opening_processes(task: Task, key: SealingKey, cores: int) -> Iterator[Proce
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(secret: bytes, document: dict[str, Any], task_id: bytes, message_size: int, sealed_size: int) -> None:
+def _begin(
+    secret: bytes, document: dict[str, Any], task_id: bytes, message_size: int, sealed_size: int, version: int
+) -> None:
     """Initialize a new process for the pieces of one task; it ends when the analyzer has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the analyzer shuts the pool down
     configure_logs()  # warnings included
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    opener = Opener(SealingKey(secret), task_id, message_size)
+    opener = Opener(SealingKey(secret), task_id, message_size, version)
     _process_reader.append(Reader(from_document(document), opener, sealed_size))
 
 

@@ -89,7 +89,7 @@ class Client:
                 return self.state
             report = self._stored()
             try:
-                deliver(server, reports_path(self.task.id), report, token=token, patience=patience, wait=wait)
+                deliver(server, reports_path(self.task), report, token=token, patience=patience, wait=wait)
             except RefusedError as error:
                 if error.values.get("final"):
                     closed = error.values["status"] == 410
@@ -121,7 +121,7 @@ def sealed_report(task: Task, value: Any) -> bytes:
     """
     messages = _randomized(task, encoded(task, value))
     packed = [row.tobytes() for row in task.protocol.message_format.pack(messages)]
-    sealer = Sealer(task.analyzer, task.id, task.message_size)
+    sealer = Sealer(task.analyzer, task.id, task.message_size, task.version)
     sealed = sealer.seal(packed, task.messages_per_report)
     order = np.arange(len(sealed))
     permute(order)  # so that positions do not reveal which messages are dummies

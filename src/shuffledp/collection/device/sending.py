@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.connection import Answer, Connection, backoff_seconds, failure_reason
 from shuffledp.errors import ParameterError, RefusedError, UnreachableError
 
@@ -39,9 +40,9 @@ class Patience:
         return requested + backoff_seconds(attempt, first=self.first_pause, longest=self.longest_pause)
 
 
-def reports_path(task_id: bytes) -> str:
-    """The path for reports of a task."""
-    return f"/v1/tasks/{task_id.hex()}/reports"
+def reports_path(task: Task) -> str:
+    """The path for reports of a task, by its version."""
+    return f"/v{task.version}/tasks/{task.id.hex()}/reports"
 
 
 def deliver(

@@ -107,7 +107,7 @@ class Devices:
         try:
             deliver(
                 connection,
-                reports_path(self._task.id),
+                reports_path(self._task),
                 report,
                 token=token,
                 patience=self._patience,

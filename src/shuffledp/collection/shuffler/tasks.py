@@ -48,6 +48,8 @@ class ServedTask:
 def load_task(path: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> ServedTask:
     """The task of a file; ShuffledpError unless a trusted author signed it for this shuffler."""
     task, content = load_authentic(path, authors)
+    if task.version != 1:
+        raise ParameterError(f"The task {path} has wire version 2, which this shuffler does not support yet.")
     if task.shuffler != shuffler:
         raise ParameterError(f"The task {path} is for the shuffler's key {task.shuffler.id}, not for {shuffler.id}.")
     report_format = ReportFormat.of(task)

@@ -111,6 +111,11 @@ class Survey:
         for name in ("server", "origin", "analyzer"):
             if name == "server" or getattr(self, name):
                 _check_url(name, getattr(self, name))
+        if self.task.version != 1:
+            raise ParameterError(
+                "This task has wire version 2, which the program of survey pages does not support yet; create a task "
+                "of version 1 for a survey."
+            )
         protocol = self.task.protocol
         if f"{protocol.question}/{protocol.name}" not in _ANSWERED:
             answered = sorted(

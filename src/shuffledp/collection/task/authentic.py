@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from shuffledp.collection.task.canonical import canonical, parse_canonical
-from shuffledp.collection.task.task import MAX_TASK_BYTES, SIGNED_AS, SignedTask, Task
-from shuffledp.collection.wire.keys import SIGNATURE_SIZE, VerifyingKey, from_base64
+from shuffledp.collection.task.signed_documents import refusing, verify_document
+from shuffledp.collection.task.task import MAX_TASK_BYTES, SIGNED_AS, Task
+from shuffledp.collection.wire.keys import VerifyingKey
 from shuffledp.durable_files import open_regular
-from shuffledp.errors import DataError, ParameterError, ShuffledpError
+from shuffledp.errors import DataError, ParameterError
 
 
 def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
@@ -21,40 +20,15 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
     The signature is verified first: unsigned bytes never reach the code that builds protocols and recomputes
     guarantees, which hostile parameters could keep busy for hours.
     """
-    with _refusing("not-canonical"):
-        envelope = parse_canonical(content.removesuffix(b"\n"), max_bytes=MAX_TASK_BYTES)
-    with _refusing("malformed"):
-        if not isinstance(envelope, dict) or set(envelope) != {"task", "author", "signature"}:
-            raise ParameterError("A signed task must have the keys task, author and signature.")
-        signature = from_base64(envelope["signature"], SIGNATURE_SIZE)
-    author = next((key for key in authors if key.id == envelope["author"]), None)
-    if author is None:
-        trusted = ", ".join(key.id for key in authors)
-        raise ParameterError(
-            f"The task was not signed by a key that is trusted here: {trusted}.", reason="unknown-author"
-        )
-    signed = canonical(envelope["task"])
-    with _refusing("bad-signature"):
-        author.verify(signature, SIGNED_AS + signed)
-    with _refusing("malformed"):
-        task = SignedTask.from_bytes(content).task
-        if task.content != signed:  # in Python true equals 1
+    verified = verify_document(content, authors, name="task", labels=SIGNED_AS, max_bytes=MAX_TASK_BYTES)
+    with refusing("malformed", "task"):
+        task = Task.from_document(verified.document)
+        if task.content != verified.content:  # in Python true equals 1
             raise ParameterError("The task is not in canonical form.")
+        if task.wire is not None:
+            task.wire.check_supported()
         _ = task.guarantee
     return task
-
-
-@contextmanager
-def _refusing(reason: str) -> Iterator[None]:
-    """Raise every error as a ParameterError with this reason, unless it has its own."""
-    try:
-        yield
-    except ShuffledpError as error:
-        raise ParameterError(str(error), **{"reason": reason, **error.values}) from None
-    except (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
-        raise ParameterError(
-            f"The parameters of the task are not valid: {type(error).__name__}.", reason=reason
-        ) from None
 
 
 def load_authentic(path: Path, authors: Sequence[VerifyingKey]) -> tuple[Task, bytes]:

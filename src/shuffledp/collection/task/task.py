@@ -16,9 +16,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-from shuffledp.checks import check_target
+from shuffledp.checks import LEAST_DELTA, check_target
 from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
 from shuffledp.collection.task.display_strings import LONGEST_STRING, check_category_names, check_string
+from shuffledp.collection.task.wire_version_2 import KEYS_OF_VERSION_2, WireVersion2
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
 from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size
@@ -30,9 +31,10 @@ from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.protocols.protocol import ExpectedError, Protocol
 from shuffledp.randomness.logarithmic import LEAST_COMPLEMENT_BITS
 
-FORMAT, VERSION = "shuffledp-task", 1
+FORMAT = "shuffledp-task"
 MAX_TASK_BYTES = 1 << 24
-SIGNED_AS = b"shuffledp task v1\n"
+SIGNED_AS = {1: b"shuffledp task v1\n", 2: b"shuffledp task v2\n"}
+"""What precedes the bytes of a task that are signed and hashed, by the version of the task."""
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _TIME_FORM = re.compile("[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _KEYS = {
@@ -53,6 +55,7 @@ _KEYS = {
     "analyzer",
     "shuffler",
 }
+_KEYS_OF = {1: _KEYS, 2: (_KEYS - {"shuffler"}) | KEYS_OF_VERSION_2}
 _TOLERANCE = 1e-9
 _LONGEST_SHOWN = 60
 _MAX_USERS = 10**9
@@ -82,7 +85,9 @@ class Task:
     analyzer: SealingPublicKey
     """Messages are sealed to this key."""
     shuffler: VerifyingKey
-    """Batches are signed with this key."""
+    """The batch that the analyzer accepts is signed with this key: of the only shuffler, or of the last of a chain."""
+    wire: WireVersion2 | None = None
+    """The further fields of a task of wire version 2; None for version 1."""
     stated_local_epsilon: float | None = field(default=None, compare=False)
     """The local epsilon in the document, if the task was read: its last digits may differ between machines."""
 
@@ -91,7 +96,8 @@ class Task:
             raise ParameterError(
                 f"{self.protocol.name} requires a trusted party; a collection needs a shuffled or local protocol."
             )
-        check_target(self.epsilon, self.delta)
+        is_pure = self.wire is not None and self.delta == 0
+        check_target(self.epsilon, LEAST_DELTA if is_pure else self.delta)
         _check_drawable(self.protocol)
         self.protocol.min_messages_per_user  # noqa: B018 - raises if the analyzer could not bound the number of users
         check_string("name", self.name, min_length=1, max_length=LONGEST_STRING)
@@ -115,6 +121,24 @@ class Task:
             raise ParameterError("The times of a task must be in the years 1000 to 9999.")
         if not self.opens < self.closes:
             raise ParameterError(f"The round closes at {self.closes} before it opens at {self.opens}.")
+        if self.wire is not None:
+            self._check_wire(self.wire)
+
+    def _check_wire(self, wire: WireVersion2) -> None:
+        """Refuse further fields of version 2 that contradict the others."""
+        if wire.shufflers[-1].signing != self.shuffler:
+            raise ParameterError("The shuffler of a task must be the last of its shufflers.")
+        if any(self.analyzer.raw in (keys.signing.raw, keys.sealing.raw) for keys in wire.shufflers):
+            raise ParameterError("The same key is used in two roles of the task; every role needs its own.")
+        if wire.carriers is None:
+            return
+        if not self.messages_per_report < wire.carriers.messages_per_report <= LARGEST_CAP:
+            raise ParameterError(
+                f"A report of a carrier has more than {self.messages_per_report:,} and at most {LARGEST_CAP:,} "
+                f"messages, not {wire.carriers.messages_per_report:,}."
+            )
+        if wire.carriers.minimum > self.maximum_users:
+            raise ParameterError(f"A round of at most {self.maximum_users:,} users cannot have more carriers.")
 
     @classmethod
     def create(
@@ -140,6 +164,11 @@ class Task:
             messages_per_report=cap,
             **fields,
         )
+
+    @property
+    def version(self) -> int:
+        """The version of the wire format, 1 or 2."""
+        return 1 if self.wire is None else 2
 
     @property
     def minimum_users(self) -> int:
@@ -177,9 +206,10 @@ class Task:
         local = self.stated_local_epsilon
         if local is None:
             local = self.protocol.guarantee.local_epsilon
+        shufflers = {"shuffler": self.shuffler.to_document()} if self.wire is None else self.wire.to_document()
         return {
             "format": FORMAT,
-            "version": VERSION,
+            "version": self.version,
             "name": self.name,
             "description": self.description,
             "population": self.population,
@@ -192,13 +222,13 @@ class Task:
             },
             "minimum_users": self.minimum_users,
             "maximum_users": self.maximum_users,
-            "opens": self.opens.astimezone(UTC).strftime(_TIME),
-            "closes": self.closes.astimezone(UTC).strftime(_TIME),
+            "opens": time_to(self.opens),
+            "closes": time_to(self.closes),
             "messages_per_report": self.messages_per_report,
             "message_size": self.message_size,
             "suite": SUITE_NAME,
             "analyzer": self.analyzer.to_document(),
-            "shuffler": self.shuffler.to_document(),
+            **shufflers,
         }
 
     @classmethod
@@ -206,13 +236,16 @@ class Task:
         """The task of a document; anything unknown, missing or inconsistent is refused."""
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise ParameterError("This is not a task of shuffledp.", reason="version")
-        if document.get("version") != VERSION:
+        version = document.get("version")
+        if not isinstance(version, int) or version not in _KEYS_OF:
             raise ParameterError(
-                f"This task has version {_shown(document.get('version'))}; this program reads {VERSION}.",
+                f"This task has version {_shown(version)}; this program reads the versions 1 and 2.",
                 reason="version",
             )
-        if set(document) != _KEYS:
-            raise ParameterError(f"Missing or unknown keys in the task: {', '.join(sorted(set(document) ^ _KEYS))}.")
+        keys = _KEYS_OF[version]
+        if set(document) != keys:
+            raise ParameterError(f"Missing or unknown keys in the task: {', '.join(sorted(set(document) ^ keys))}.")
+        wire = None if version == 1 else WireVersion2.from_document(document)
         claim = document["guarantee"]
         if not isinstance(claim, dict) or set(claim) != {"epsilon", "delta", "honest_users", "local_epsilon"}:
             raise ParameterError("The guarantee of a task must have epsilon, delta, honest_users and local_epsilon.")
@@ -224,18 +257,19 @@ class Task:
             epsilon=_number(claim, "epsilon"),
             delta=_number(claim, "delta"),
             maximum_users=_integer(document, "maximum_users"),
-            opens=_time(document, "opens"),
-            closes=_time(document, "closes"),
+            opens=time_from(document, "opens"),
+            closes=time_from(document, "closes"),
             messages_per_report=_integer(document, "messages_per_report"),
             analyzer=SealingPublicKey.from_document(document["analyzer"]),
-            shuffler=VerifyingKey.from_document(document["shuffler"]),
+            shuffler=VerifyingKey.from_document(document["shuffler"]) if wire is None else wire.shufflers[-1].signing,
+            wire=wire,
             stated_local_epsilon=math.inf if claim["local_epsilon"] is None else _number(claim, "local_epsilon"),
         )
         computed = _guarantee_of(task.protocol).local_epsilon
         derived = task.to_document()
         if portable(document["protocol"]) != derived["protocol"]:
             raise ParameterError("The protocol of the task is not in canonical form: see the page on randomizers.")
-        inconsistent = {key for key in _KEYS if document[key] != derived[key]}
+        inconsistent = {key for key in keys if document[key] != derived[key]}
         if not math.isclose(task.stated_local_epsilon or 0.0, computed, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
             inconsistent.add("guarantee")  # infinity is close only to itself
         if inconsistent:
@@ -247,17 +281,22 @@ class Task:
 
     @cached_property
     def content(self) -> bytes:
-        """The canonical bytes of the document, which are signed."""
+        """The canonical bytes of the document."""
         return canonical(self.to_document())
+
+    @property
+    def signed_content(self) -> bytes:
+        """The bytes that are signed and whose SHA-256 is the id."""
+        return SIGNED_AS[self.version] + self.content
 
     @cached_property
     def id(self) -> bytes:
         """The id of the task: a SHA-256, 32 bytes."""
-        return hashlib.sha256(SIGNED_AS + self.content).digest()
+        return hashlib.sha256(self.signed_content).digest()
 
     def signed(self, author: SigningKey) -> SignedTask:
         """The task with its author's signature."""
-        return SignedTask(self, author.public.id, author.sign(SIGNED_AS + self.content))
+        return SignedTask(self, author.public.id, author.sign(self.signed_content))
 
 
 @dataclass(frozen=True)
@@ -273,7 +312,9 @@ class SignedTask:
         """The task; ParameterError unless that key signed it and its guarantee holds."""
         if self.author != author.id:
             raise ParameterError(f"The task was signed by the key {self.author}, not by {author.id}.")
-        author.verify(self.signature, SIGNED_AS + self.task.content)
+        author.verify(self.signature, self.task.signed_content)
+        if self.task.wire is not None:
+            self.task.wire.check_supported()
         _ = self.task.guarantee
         return self.task
 
@@ -381,7 +422,13 @@ def _number(document: dict[str, Any], key: str) -> float:
     return number
 
 
-def _time(document: dict[str, Any], key: str) -> datetime:
+def time_to(moment: datetime) -> str:
+    """A time as it is in signed documents, in UTC to the second."""
+    return moment.astimezone(UTC).strftime(_TIME)
+
+
+def time_from(document: dict[str, Any], key: str) -> datetime:
+    """A time of a signed document; ParameterError if it is not written as ``time_to`` writes it."""
     value = document[key]
     try:
         if isinstance(value, str) and _TIME_FORM.fullmatch(value):  # strptime alone also accepts single digits

@@ -91,10 +91,12 @@ class Opener:
     key: SealingKey
     task_id: bytes
     message_size: int
+    version: int = 1
+    """The version of the task."""
 
     def open(self, sealed: Iterable[bytes]) -> Opened:
         """Open each message separately; rejected ones are counted by reason."""
-        recipient = Recipient(self.key.secret, sealing_info(self.task_id))
+        recipient = Recipient(self.key.secret, sealing_info(self.task_id, self.version))
         length, blank = sealed_size(self.message_size), bytes(self.message_size)
         messages: list[bytes] = []
         rejected: Counter[str] = Counter()

@@ -19,14 +19,14 @@ SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 SUITE_NAME = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 DUMMY, MESSAGE = b"\x00", b"\x01"
 _TAG_SIZE = 16
-_LABEL = b"shuffledp message v1"
+_LABELS = {1: b"shuffledp message v1", 2: b"shuffledp message v2"}
 
 
-def sealing_info(task_id: bytes) -> bytes:
-    """The context that a sealed message is bound to: the version of the protocol, the task, and the recipient."""
+def sealing_info(task_id: bytes, version: int = 1) -> bytes:
+    """The context that a sealed message is bound to: the version of the format, the task, and the recipient."""
     if len(task_id) != 32:
         raise ParameterError(f"A task id has 32 bytes, not {len(task_id)}.")
-    return _LABEL + b"\x00analyzer\x00" + task_id
+    return _LABELS[version] + b"\x00analyzer\x00" + task_id
 
 
 def sealed_size(message_size: int) -> int:
@@ -41,6 +41,8 @@ class Sealer:
     key: SealingPublicKey
     task_id: bytes
     message_size: int
+    version: int = 1
+    """The version of the task."""
 
     def seal(self, packed: Iterable[bytes], count: int) -> list[bytes]:
         """Seal the messages and dummies up to ``count``, each separately."""
@@ -50,5 +52,5 @@ class Sealer:
         if any(len(content) != 1 + self.message_size for content in contents):
             raise ParameterError(f"Every packed message of this task has {self.message_size} bytes.")
         contents += [DUMMY + bytes(self.message_size)] * (count - len(contents))
-        info, public = sealing_info(self.task_id), self.key.public
+        info, public = sealing_info(self.task_id, self.version), self.key.public
         return [SUITE.encrypt(content, public, info=info) for content in contents]
