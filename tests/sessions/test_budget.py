@@ -152,6 +152,8 @@ def test_shares_that_add_up_to_1_spend_all_but_1_percent(name, budgets):
     assert budget.left.share == 0
     with pytest.raises(BudgetError, match="The budget is spent"):
         budget.allow(share=0.01)
+    with pytest.raises(BudgetError, match="The budget is spent"):
+        budget.allow()
 
 
 def test_after_each_share_at_most_the_shares_so_far_are_spent(budgets):

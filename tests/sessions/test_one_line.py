@@ -128,6 +128,7 @@ def test_what_is_no_column_is_refused_with_a_word_on_what_to_pass(values, words)
         (lambda: sdp.histogram(DAYS, by="month", lower="2024-01-01", upper="2024-01-31", clip=True, **TARGET), "clip"),
         (lambda: sdp.histogram(MODES, categories=["bus", "bike", "car"], clip=True, **TARGET), "bins of numbers"),
         (lambda: sdp.variance(NUMBERS, lower=0, upper=10, group_by=MODES, **TARGET), "follows from its quantiles"),
+        (lambda: sdp.strings(MODES, alphabet="a-z", max_length=4, group_by=MODES, **TARGET), "by group"),
         (lambda: sdp.count([], **TARGET), "no rows"),
         (lambda: sdp.count([True], epsilon=0.0, delta=1e-6), "epsilon"),
         (lambda: sdp.count([True] * 9, protocol="nope", **TARGET), "nope"),

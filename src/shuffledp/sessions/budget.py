@@ -318,6 +318,8 @@ class Budget:
     def _allow_equal_part(self) -> Allowance:
         """An equal part of the rest for each of the announced releases that remain."""
         if self.announced is None:
+            if self.left.share == 0:
+                raise self._nothing_left()
             raise ParameterError(
                 "Give the release its share of the budget (share=0.5) or its own epsilon, or announce the number of "
                 "releases when the session starts (releases=4), among which the budget is then divided equally."

@@ -382,6 +382,8 @@ def strings(
     >>> sdp.strings(words, alphabet="a-z", max_length=8, epsilon=1.0, delta=1e-6).strings
     ('shuffle', 'noise')
     """
+    if options.keys() & {"group_by", "private_groups"}:
+        raise ParameterError("Strings cannot be asked for by group: leave group_by and private_groups out.")
     ask = ask_strings(
         alphabet=alphabet,
         max_length=max_length,
