@@ -3,6 +3,8 @@
 Statistical tests state their alpha, 1e-6; they are unseeded.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -42,17 +44,19 @@ def random_strings(number, length, alphabet="abcdefghijklmnopqrstuvwxyz"):
 
 @pytest.mark.skipif(not ACTIVE, reason="the kernels are not built")
 @pytest.mark.parametrize(("alphabet", "length"), [("a-z", 0), ("a-z", 1), ("a-z", 7), ("a-z", 15), ("bytes", 20)])
-def test_kernel_and_numpy_twin_find_the_same(alphabet, length):
+def test_kernel_and_numpy_twin_find_the_same(monkeypatch, alphabet, length):
+    from shuffledp.native import _prefixes
+
     rng = np.random.default_rng()
     tree = StringTree(sdp.Strings(alphabet, length), 5000, 24, 6, 10, 5)
     counts = rng.poisson(2.0, (24, 5000))
     word = tree.word(tree.domain.size - 1)
     counts[np.arange(24), tree.cells([word])[0]] += 30
     symbols = (counts + 1).astype(np.uint8)
-    plan = plan_search(
-        Cells.of(symbols), length, tree.depths(length), settings=QUICK, least_count=20.0, largest_count=1e6
-    )
+    plan = plan_search(Cells.of(symbols), length, tree.depths(length), settings=QUICK, largest_count=1e6)
     results = [search(tree, plan, symbols, nodes=20_000, native=native) for native in (True, False)]
+    monkeypatch.setattr(_prefixes, "extend", partial(_prefixes.extend, portable=True))
+    assert np.array_equal(search(tree, plan, symbols, nodes=20_000).words, results[0].words)
     assert results[0].words.shape == results[1].words.shape
     assert np.array_equal(results[0].words, results[1].words)
     assert np.array_equal(results[0].scores, results[1].scores)
@@ -130,23 +134,50 @@ def rounds_of_noise(rounds, max_length):
         assert len(estimate) <= 1
 
 
+def recall_rows(users, each, lengths, shares=(0.6, 0.75, 0.9, 1.0, 1.3)):
+    """One round of random strings: for each length and count, how many were found, and with which probability."""
+    protocol = protocol_for(users, max_length=max(lengths), seed=int(np.random.default_rng().integers(1 << 62)))
+    groups, held = [], {}
+    for length in lengths:
+        for share in shares:
+            count = round(protocol.expected_found_from(length) * share)
+            texts = [text for text in random_strings(each, length) if text not in held]
+            groups.append((length, count, texts))
+            held |= dict.fromkeys(texts, count)
+    estimate = decoded(protocol, held, settings=SearchSettings())
+    listed = set(estimate.strings)
+    assert len(listed - held.keys() - {""}) <= 8
+    return [
+        (
+            len(listed.intersection(texts)),
+            len(texts),
+            estimate.recall(length, count),
+            estimate.recall(length, count * 0.85),
+        )
+        for length, count, texts in groups
+    ]
+
+
+def least_tail(rows, column):
+    """The least probability of a number found, or one farther from its prediction, of all rows."""
+    return min(min(binom.cdf(row[0], row[1], row[column]), binom.sf(row[0] - 1, row[1], row[column])) for row in rows)
+
+
+def test_predicted_recall_of_a_small_round():
+    """Three counts and two lengths of 60 strings each; binomial, alpha 1e-6 over all six."""
+    rows = recall_rows(60_000, 60, (3, 8), (0.75, 0.9, 1.3))
+    assert 2 * len(rows) * least_tail(rows, 2) > 1e-6, rows
+
+
 @pytest.mark.slow
 def test_predicted_recall_is_the_measured_one():
-    """Five counts and three lengths of 120 strings each; binomial, alpha 1e-6 over all fifteen."""
-    users, each = 200_000, 120
-    protocol = protocol_for(users, max_length=12)
-    for length in (4, 8, 12):
-        for share in (0.6, 0.75, 0.9, 1.0, 1.3):
-            least = protocol.expected_found_from(length)
-            count = round(least * share)
-            texts = random_strings(each, length)
-            estimate = decoded(protocol, dict.fromkeys(texts, count), settings=SearchSettings())
-            found = len(set(texts) & set(estimate.strings))
-            predicted = estimate.recall(length, count)
-            low, high = predicted - 0.06, predicted + 0.06  # strings nearby are no Poisson noise
-            tail = max(binom.cdf(found, len(texts), max(low, 0.0)), 0.0), binom.sf(found - 1, len(texts), min(high, 1))
-            assert min(tail) > 1e-6 / 15 or low <= found / len(texts) <= high, (length, count, found, predicted)
-            assert len(set(estimate.strings) - set(texts) - {""}) <= 1
+    """Five counts and three lengths of 400 strings each; binomial, alpha 1e-6 over all fifteen.
+
+    Planted: the prediction for 15 % fewer users, which is rejected.
+    """
+    rows = recall_rows(1_000_000, 400, (4, 8, 12))
+    assert 2 * len(rows) * least_tail(rows, 2) > 1e-6, rows
+    assert 2 * len(rows) * least_tail(rows, 3) < 1e-6, rows
 
 
 @pytest.mark.slow

@@ -7,8 +7,10 @@ def extend(
     start: int,
     bits: int,
     key: int,
-    gains: NDArray[np.int8],
+    symbols: NDArray[np.uint8] | NDArray[np.uint16],
+    gains: NDArray[np.int16],
     ceiling: int,
     kept: NDArray[np.uint64],
     kept_scores: NDArray[np.int16],
+    portable: bool = False,
 ) -> tuple[int, int]: ...

@@ -2,9 +2,10 @@
 
 On each level the search sees a symbol of every prefix, the capped count of its cell. A prefix is scored by its
 log-likelihood ratio minus the logarithm of the number of prefixes of its depth (Fano 1963), which sequential decoders
-use for codes. Scores are integers from 0, where prefixes are dropped, to a ceiling. So the
-distributions of the scores of a wrong string, and of a string that c users hold, follow from the distribution of the
-count of a cell. They are exact except that the counts of different cells are dependent.
+use for codes: the logarithm of the odds that it is right. It is extended if these odds, times the probability that the
+search then succeeds, exceed a price times the expected work below a wrong prefix. A backward recursion over the levels
+finds the least such score of each, its floor. Scores are stored as integers above the floor, up to a ceiling. So the
+distribution of the score of a wrong string and of one that c users hold follow from those of one cell.
 """
 
 from __future__ import annotations
@@ -18,45 +19,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.protocols.strings.recall import ScoreWalk
+
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 SCALE = 4
 """Scores are in units of 1/SCALE nats."""
-CEILING = 120
-"""The largest score; with gains of at least -127, one cell can drop any prefix."""
-_BRANCHING_CEILINGS = (120, 96, 80, 68, 60, 54, 48, 44, 40)
-"""Maximum scores of prefixes that are extended, tried in this order; a maximum limits how far prefixes of a frequent
-string with wrong last bits are extended."""
-_CREDITS = np.arange(0, 105, 2)
-"""Initial credits that are tried. With more credit fewer right prefixes are dropped and more wrong ones extended, so
-that a higher final score is needed. No search evaluates the e^26 prefixes of the largest credit."""
-LEAST_GAIN, LARGEST_GAIN = -127, 127
-_STEP = 1.04  # between the counts that are tried
+_LOWEST, _HIGHEST = -112, 80
+"""The range of scores: nobody searches e^28 prefixes."""
+_SCORES = np.arange(_LOWEST, _HIGHEST + 1)
+_ODDS = np.exp(_SCORES / SCALE)
+_CEILINGS = (-36, -30, -24, -18, -12, -6, 0, 8, 16, 28)
+"""Maximum scores of prefixes that are extended. With a higher one, fewer strings are lost that have few messages on
+some levels, and prefixes of a frequent string with wrong last bits are extended farther."""
+_PRICE_STEPS = (-1.2, -0.9, -0.6, -0.3, 0.0, 0.3)
+"""Logarithms of the prices that are compared, relative to that of a similar plan."""
+_WORTHWHILE = 1e-3
+"""The least rise of the recall for which more work is done."""
+_LEAST_GAIN, _LARGEST_GAIN = -127, 127
 _MAX_SYMBOLS = 4096
+_MAX_DRAFTS = 80
+_LEAST_RECALL, _LARGEST_RECALL = 0.88, 0.98
+"""Of a string with the count that the scores are made for."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The symbols of the cells of each level: 0 for an erased cell, 1 + t for a count of t."""
+    """The symbols of the cells of all levels: 0 for an erased cell, 1 + t for a count of t."""
 
+    levels: int
     shares: Floats
-    """Per level, the share of buckets with each symbol: its distribution in the cell of a wrong string."""
+    """The share of buckets with each symbol: its distribution in the cell of a wrong string."""
 
     @classmethod
     def of(cls, symbols: NDArray[Any]) -> Cells:
         """From the symbol of each bucket, per level."""
-        width = int(symbols.max(initial=1)) + 1
-        return cls(np.stack([np.bincount(row, minlength=width) for row in symbols]) / symbols.shape[1])
-
-    @property
-    def levels(self) -> int:
-        """The number of levels."""
-        return len(self.shares)
+        return cls(len(symbols), np.bincount(symbols.ravel(), minlength=2) / symbols.size)
 
     @cached_property
     def moments(self) -> tuple[float, float]:
         """The mean and the variance of the counts of cells that are not erased."""
-        counted = self.shares[:, 1:].sum(axis=0)
+        counted = self.shares[1:]
         total = float(counted.sum())
         if total <= 0:
             return 0.0, 0.0
@@ -72,29 +76,23 @@ class Cells:
     def capped(self, cap: int) -> Floats:
         """``shares`` with all counts from ``cap`` on as one symbol."""
         width = cap + 2
-        if self.shares.shape[1] <= width:
-            return np.pad(self.shares, ((0, 0), (0, width - self.shares.shape[1])))
-        shares = self.shares[:, :width].copy()
-        shares[:, -1] += self.shares[:, width:].sum(axis=1)
-        return shares
+        if len(self.shares) <= width:
+            return np.pad(self.shares, (0, width - len(self.shares)))
+        return np.append(self.shares[: width - 1], self.shares[width - 1 :].sum())
 
 
 def expected_cells(mean: float, levels: int) -> Cells:
     """Cells of a round in which no string is frequent: counts with a Poisson distribution."""
     width = math.ceil(mean + 12 * math.sqrt(mean)) + 12
-    return Cells(np.tile(np.concatenate(([0.0], _poisson(mean, width))), (levels, 1)))
+    return Cells(levels, np.concatenate(([0.0], _poisson(mean, width))))
 
 
 def with_holders(shares: Floats, mean: float) -> Floats:
     """The distribution of the symbols of a right string, to whose cell its holders add a Poisson number of messages."""
-    width = shares.shape[1] - 1  # counts 0 .. cap
-    added = _poisson(mean, width)
-    right = np.empty_like(shares)
-    right[:, 0] = shares[:, 0]
-    for row, result in zip(shares[:, 1:], right[:, 1:], strict=True):
-        total = np.convolve(row, added)
-        result[:] = total[:width]
-        result[-1] = row.sum() - total[: width - 1].sum()
+    width = len(shares) - 1  # counts 0 .. cap
+    total = np.convolve(shares[1:], _poisson(mean, width))
+    right = np.concatenate((shares[:1], total[:width]))
+    right[-1] = shares[1:].sum() - total[: width - 1].sum()
     return np.maximum(right, 0.0)
 
 
@@ -112,56 +110,60 @@ class SearchPlan:
     """How strings of one length are searched, and which are found."""
 
     length: int
-    count: float
-    """The least count that is found with the planned probability."""
-    cap: int
-    gains: NDArray[np.int64]
-    """The score of each symbol."""
-    costs: NDArray[np.int64]
-    """The cost of the new bits of each level; on the first level, minus the initial credit."""
-    ceiling: int
-    """The largest score of prefixes that are extended."""
-    accepted_from: int
-    """The least final score of an accepted string."""
+    design_count: float
+    """The count that the scores are made for."""
+    gains: Integers
+    """The score of each symbol; larger symbols have that of the last."""
+    costs: Integers
+    """What each level costs: its new bits, and the rise of the floor."""
+    ceilings: tuple[int, ...]
+    """The largest score after each level."""
     work: float
     """The expected number of evaluated prefixes, if no string is frequent."""
-    cells: Cells
+    shares: Floats
+    """The distribution of the symbols of a wrong string."""
+    probability: float
+    """That with which strings from ``count`` on are found."""
+    log_price: float
+    """The logarithm of the price of an evaluation, in probability of finding the string."""
+    ceiling: int
+    """The largest odds of prefixes that are extended."""
+    last_floor: int
+    """The logarithm of the odds, in units of scores, from which on a string is accepted."""
 
-    def table(self, level: int, symbols: NDArray[Any]) -> NDArray[np.int8]:
-        """The gain minus the cost of every bucket of a level; the initial score has the cost of the first level."""
-        cost = int(self.costs[level]) if level else 0
-        gains = np.clip(self.gains - cost, LEAST_GAIN, LARGEST_GAIN).astype(np.int8)
-        largest = int(np.iinfo(symbols.dtype).max)
-        table: NDArray[np.int8] = np.pad(gains, (0, max(0, largest + 1 - len(gains))), mode="edge")[symbols]
-        return table
+    @cached_property
+    def _walk(self) -> ScoreWalk:
+        return ScoreWalk(self.shares, self.gains, self.costs, self.ceilings)
 
     def recall(self, count: float) -> float:
         """The predicted probability that a string that this many users hold is found."""
-        if count <= 0:
-            return 0.0
-        shares = with_holders(self.cells.capped(self.cap), count / self.cells.levels)
-        final = _final_scores(shares, self.gains, self.costs, self.ceiling)[0]
-        return float(min(1.0, final[self.accepted_from :].sum()))
+        return self._walk.recall(count)
 
-    @property
-    def ceilings(self) -> list[int]:
-        """The largest score after each level."""
-        return _ceilings(self.costs, self.ceiling)
+    @cached_property
+    def count(self) -> float:
+        """The least count that is found with the planned probability; infinite if none is."""
+        return self._walk.least_count(self.probability, self.design_count)
+
+    def table(self, level: int, symbols: int) -> NDArray[np.int16]:
+        """What each of so many symbols adds to the score on a level."""
+        gains = np.pad(self.gains, (0, max(0, symbols - len(self.gains))), mode="edge")[:symbols]
+        table: NDArray[np.int16] = (gains - self.costs[level]).astype(np.int16)
+        return table
 
 
 @dataclass(frozen=True)
 class SearchSettings:
     """Limits of the search for strings, and when a string is accepted.
 
-    ``evaluations`` bounds the expected number of evaluated prefixes per length; the default takes about a tenth of
+    ``evaluations`` bounds the expected number of evaluated prefixes per length; the default takes about a twentieth of
     a second. ``nodes`` bounds how many prefixes are extended per level, and ``evaluations_per_string`` the number of
     wrong prefixes evaluated beside a frequent string. Strings that at least ``found_from`` users hold are found with
     this ``probability``; ``false_strings`` is the expected number of false strings per length.
     """
 
-    evaluations: float = 1e7
+    evaluations: float = 1.5e7
     nodes: int = 2_000_000
-    evaluations_per_string: float = 5e4
+    evaluations_per_string: float = 2e6
     probability: float = 0.95
     false_strings: float = 1e-3
 
@@ -172,161 +174,192 @@ def plan_search(
     depths: Sequence[int],
     *,
     settings: SearchSettings,
-    least_count: float,
     largest_count: float,
+    similar: Sequence[SearchPlan] = (),
 ) -> SearchPlan | None:
-    """The plan with the least count that is found with the settings' probability; None if no count suffices."""
-    count = max(least_count, 1.0)
-    while count <= largest_count:
-        draft = _Draft(cells, depths, settings, count)
-        if draft.best is not None:
-            plan = draft.plan(length)
-            recall = 0.0 if plan is None else plan.recall(count)
-            if plan is not None and recall >= settings.probability:
-                return plan
+    """A plan that finds strings of small counts with the settings' probability; None if there is none.
+
+    ``similar`` are the plans of shorter strings, from which this one is extrapolated.
+    """
+    count = 16.0 if not similar else similar[-1].design_count
+    if len(similar) > 1:
+        count = max(count, 2 * count - similar[-2].design_count)
+    last, falling = similar[-1] if similar else None, True
+    for _ in range(_MAX_DRAFTS):
+        if count > largest_count:
+            return None
+        last, recall = _Draft(cells, depths, settings, count).plan(length, last)
+        if recall < _LEAST_RECALL:
+            falling = False
+            count *= 1.3 if recall < 0.1 else 1.12 if recall < 0.6 else 1.04
+        elif falling and recall > _LARGEST_RECALL and count > 2:
+            count /= 1.06
         else:
-            recall = 0.0
-        count *= 1.2 if recall < 0.3 * settings.probability else 1.08 if recall < 0.8 * settings.probability else _STEP
-    return None
+            break
+    if last is None or (largest_count < 2 * last.design_count and last.count > largest_count):
+        return None
+    return last
+
+
+@dataclass(frozen=True, eq=False)
+class _Options:
+    """Floors for several prices, a row each, and what they come to."""
+
+    floors: Integers
+    recall: Floats
+    work: Floats
+    sibling_work: Floats
 
 
 class _Draft:
-    """Approximate plans for strings of one count, for all initial credits at once; all levels have the same cells."""
+    """Plans for strings of one count."""
 
     def __init__(self, cells: Cells, depths: Sequence[int], settings: SearchSettings, count: float) -> None:
-        self._cells, self._settings, self.count = cells, settings, count
+        self._settings, self._count = settings, count
         mean = count / cells.levels
         rate = cells.mean + mean
-        self._cap = min(math.ceil(rate + 2 * math.sqrt(rate)) + 1, _MAX_SYMBOLS)
-        wrong = cells.capped(self._cap)
-        self._gains = _gains(wrong, mean, cells.mean)
+        self._wrong = cells.capped(min(math.ceil(rate + 4 * math.sqrt(rate)) + 1, _MAX_SYMBOLS))
+        self._right = with_holders(self._wrong, mean)
+        self._gains = _gains(self._wrong, self._right, mean, cells.mean)
         bits = np.array(depths, dtype=np.float64)
-        whole: NDArray[np.int64] = np.rint(SCALE * math.log(2) * bits).astype(np.int64)
-        self._steps: NDArray[np.int64] = whole - np.concatenate(([0], whole[:-1]))
+        whole: Integers = np.rint(SCALE * math.log(2) * bits).astype(np.int64)
+        self._steps: Integers = np.diff(whole, prepend=0)
         self._children = np.exp2(np.diff(bits, prepend=0.0))
-        pooled = wrong.mean(axis=0)
-        self._ceiling = next(
-            (c for c in _BRANCHING_CEILINGS if self._sibling_work(pooled, c) <= settings.evaluations_per_string),
-            _BRANCHING_CEILINGS[-1],
-        )
-        self._wrong = pooled
-        self._right = with_holders(pooled[None, :], mean)[0]
+        extended = np.flatnonzero(np.diff(bits) > 0)
+        self._branching = int(extended[-1]) + 1 if len(extended) else 0  # number of levels before the last new bits
+        self._moves = {
+            step: (_moves(self._wrong, self._gains - step), _moves(self._right, self._gains - step))
+            for step in set(self._steps[1:].tolist())
+        }
 
-    @cached_property
-    def best(self) -> int | None:
-        """The credit with which a string of this count is most likely found within the limits, or None."""
-        wrong, work = self._final(self._wrong, self._children)
-        right, _ = self._final(self._right, np.ones(len(self._steps)))
+    def plan(self, length: int, similar: SearchPlan | None) -> tuple[SearchPlan, float]:
+        """The plan that most likely finds a string of this count within the limits, and that probability."""
         limit = max(self._settings.evaluations, 2.0 * float(self._children[0]))
-        above = np.cumsum(wrong[:, ::-1], axis=1)[:, ::-1] <= self._settings.false_strings
-        recall = np.where(above, np.cumsum(right[:, ::-1], axis=1)[:, ::-1], 0.0).max(axis=1)
-        recall = np.where(work <= limit, recall, 0.0)
-        best = int(np.argmax(recall))
-        return int(_CREDITS[best]) if recall[best] > 0 else None
+        price = similar.log_price if similar else -math.log(limit) - 4.0
+        last = similar.last_floor if similar else 2 * SCALE
+        position = _CEILINGS.index(similar.ceiling if similar else 0)
+        steps: set[int] = set()
+        for _ in range(_MAX_DRAFTS):
+            prices = price + np.array(_PRICE_STEPS)
+            options = self._options(prices, _CEILINGS[position], last)
+            feasible = np.flatnonzero(options.work <= limit)
+            best = int(feasible[0]) if len(feasible) else len(prices) - 1
+            step = self._ceiling_step(float(options.sibling_work[best]))
+            if not len(feasible):
+                price += 1.2
+            elif best == 0 and options.recall[0] > options.recall[-1] + _WORTHWHILE and options.work[0] < limit / 2:
+                price -= 1.2
+            elif 0 <= position + step < len(_CEILINGS) and step and -step not in steps:
+                steps.add(step)
+                position += step
+            else:
+                break
+        best = int(np.flatnonzero(options.recall >= options.recall[best] - _WORTHWHILE)[-1])
+        plan = self._finished(length, options.floors[best], _CEILINGS[position], float(prices[best]))
+        return plan, float(options.recall[best])
 
-    def plan(self, length: int) -> SearchPlan | None:
-        """The plan with the best credit and the exact distribution of each level."""
-        costs = self._steps.copy()
-        costs[0] -= self.best or 0
-        wrong = self._cells.capped(self._cap)
-        final, work = _final_scores(wrong, self._gains, costs, self._ceiling, self._children)
-        accepted = np.flatnonzero(np.cumsum(final[::-1])[::-1] <= self._settings.false_strings)
-        if not len(accepted):
-            return None
-        return SearchPlan(
-            length, self.count, self._cap, self._gains, costs, self._ceiling, int(accepted[0]), work, self._cells
+    def _ceiling_step(self, sibling_work: float) -> int:
+        """Whether a lower or higher ceiling fits the work beside frequent strings better."""
+        limit = self._settings.evaluations_per_string
+        return -1 if sibling_work > limit else 1 if sibling_work < limit / 2.5 else 0
+
+    def _options(self, log_prices: Floats, ceiling: int, last: int) -> _Options:
+        """The floors of each level for each price, from the last level to the first."""
+        rows, levels, end = len(log_prices), len(self._steps), ceiling - _LOWEST
+        prices = np.exp(log_prices)[:, None]
+        floors = np.full((rows, levels), last)
+        found = np.tile((last <= _SCORES).astype(np.float64), (rows, 1))
+        work = np.zeros_like(found)
+        siblings = np.zeros(rows)
+        for level in range(levels - 1, 0, -1):
+            wrong, right = self._moves[int(self._steps[level])]
+            children = float(self._children[level])
+            below = work @ wrong
+            siblings += children + (children - 1) * below[:, end]
+            found, work = found @ right, children * (1 + below)
+            worthwhile = found * _ODDS >= prices * work
+            first = np.where(worthwhile[:, -1], worthwhile.argmax(axis=1), len(_SCORES) - 1)
+            floors[:, level - 1] = first + _LOWEST
+            dropped = np.arange(len(_SCORES)) < first[:, None]
+            found[dropped] = work[dropped] = 0.0
+            if level <= self._branching:
+                found[:, end + 1 :] = found[:, end : end + 1]
+                work[:, end + 1 :] = work[:, end : end + 1]
+        starts = self._gains - int(self._steps[0]) - _LOWEST
+        inside = starts >= 0
+        starts = np.minimum(starts[inside], len(_SCORES) - 1)
+        first_children = float(self._children[0])
+        return _Options(
+            floors,
+            found[:, starts] @ self._right[inside],
+            first_children * (1 + work[:, starts] @ self._wrong[inside]),
+            siblings,
         )
 
-    def _final(self, share: Floats, children: Floats) -> tuple[Floats, Floats]:
-        """The distribution of the final score for every credit, times the number of strings; the evaluated prefixes."""
-        ceilings = _ceilings(self._steps, self._ceiling)
-        starts = _CREDITS[:, None] + (self._gains - self._steps[0])[None, :]
-        scores = np.zeros((len(_CREDITS), CEILING + 1))
-        rows, symbols = np.nonzero(starts >= 0)
-        np.add.at(scores, (rows, np.minimum(starts[rows, symbols], ceilings[0])), share[symbols])
-        scores *= children[0]
-        work = np.full(len(_CREDITS), float(children[0]))
-        moves: dict[tuple[int, int], Floats] = {}
-        for level in range(1, len(self._steps)):
-            key = int(self._steps[level]), ceilings[level]
-            if key not in moves:
-                moves[key] = _moves(share, self._gains, *key)
-            scores *= children[level]
-            work += scores.sum(axis=1)
-            scores = scores @ moves[key]
-        return scores, work
-
-    def _sibling_work(self, wrong: Floats, ceiling: int) -> float:
-        """The expected number of wrong prefixes evaluated beside a string with the largest score on every level."""
-        ceilings = _ceilings(self._steps, ceiling)
-        below = np.zeros(CEILING + 1)  # the work below a wrong prefix, by its score
-        total = 0.0
-        moves: dict[tuple[int, int], Floats] = {}
-        for level in range(len(self._steps) - 1, 0, -1):
-            key = int(self._steps[level]), ceilings[level]
-            if key not in moves:
-                moves[key] = _moves(wrong, self._gains, *key)
-            next_work = moves[key] @ below
-            children = float(self._children[level])
-            total += children + (children - 1) * float(next_work[ceilings[level - 1]])
-            below = children * (1 + next_work)
-        return total
-
-
-def _moves(share: Floats, gains: NDArray[np.int64], cost: int, ceiling: int) -> Floats:
-    """The probabilities of the next score (column) by the present one (row)."""
-    reached = np.arange(CEILING + 1)[:, None] + (gains - cost)[None, :]
-    rows, symbols = np.nonzero(reached >= 0)
-    flat = rows * (CEILING + 1) + np.minimum(reached[rows, symbols], ceiling)
-    moves: Floats = np.bincount(flat, weights=share[symbols], minlength=(CEILING + 1) ** 2).astype(np.float64)
-    return moves.reshape(CEILING + 1, CEILING + 1)
+    def _finished(self, length: int, floors: Integers, ceiling: int, log_price: float) -> SearchPlan:
+        """The plan with these floors; the last one by the expected number of false strings."""
+        floors = np.minimum(floors, _HIGHEST - 1)
+        floors[: self._branching] = np.minimum(floors[: self._branching], ceiling)
+        tops = [ceiling if level < self._branching else _HIGHEST for level in range(len(floors))]
+        scores = np.zeros(len(_SCORES))  # of wrong strings, times their number
+        work = float(self._children[0])
+        for level, (children, step, floor, top) in enumerate(
+            zip(self._children.tolist(), self._steps.tolist(), floors.tolist(), tops, strict=True)
+        ):
+            if level == 0:
+                moved = _start(self._wrong, self._gains - step)
+            else:
+                work += float(scores.sum()) * children
+                moved = self._moves[step][0] @ scores
+            scores = moved * children
+            scores[top - _LOWEST] += scores[top - _LOWEST + 1 :].sum()
+            scores[top - _LOWEST + 1 :] = 0.0
+            if level < len(floors) - 1:
+                scores[: floor - _LOWEST] = 0.0
+        above = np.cumsum(scores[::-1])[::-1]
+        last = _LOWEST + int(np.argmax(above <= self._settings.false_strings))
+        if above[-1] > self._settings.false_strings:
+            last = _HIGHEST
+        floors[-1] = last
+        costs = self._steps + np.diff(floors, prepend=0)
+        ceilings = tuple(top - floor for top, floor in zip(tops, floors.tolist(), strict=True))
+        return SearchPlan(
+            length,
+            self._count,
+            self._gains,
+            costs,
+            ceilings,
+            work,
+            self._wrong,
+            self._settings.probability,
+            log_price,
+            ceiling,
+            last,
+        )
 
 
-def _gains(wrong: Floats, mean: float, background: float) -> NDArray[np.int64]:
+def _moves(share: Floats, changes: Integers) -> Floats:
+    """The probabilities of the next score (row) by the present one (column)."""
+    states = len(_SCORES)
+    reached = np.arange(states)[None, :] + changes[:, None]
+    symbols, present = np.nonzero(reached >= 0)
+    flat = np.minimum(reached[symbols, present], states - 1) * states + present
+    moves = np.bincount(flat, weights=share[symbols], minlength=states**2).astype(np.float64)
+    return moves.reshape(states, states)
+
+
+def _start(share: Floats, scores: Integers) -> Floats:
+    """The distribution of the score after the first level."""
+    inside = scores >= _LOWEST
+    reached = np.minimum(scores[inside] - _LOWEST, len(_SCORES) - 1)
+    return np.bincount(reached, weights=share[inside], minlength=len(_SCORES)).astype(np.float64)
+
+
+def _gains(wrong: Floats, right: Floats, mean: float, background: float) -> Integers:
     """The log-likelihood ratio of each symbol in the cell of a string that users hold, against that of a wrong one."""
-    pooled = wrong.mean(axis=0)
-    right = with_holders(pooled[None, :], mean)[0]
-    counts = np.arange(len(pooled) - 1)
+    counts = np.arange(len(wrong) - 1)
     model = counts * math.log1p(mean / max(background, 1e-3)) - mean
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where((pooled[1:] > 0) & (right[1:] > 0), np.log(right[1:] / pooled[1:]), model)
+        ratio = np.where((wrong[1:] > 0) & (right[1:] > 0), np.log(right[1:] / wrong[1:]), model)
     ratio = np.maximum.accumulate(np.minimum(ratio, np.maximum(model, ratio[0])))
-    return np.concatenate(([0], np.clip(np.rint(SCALE * ratio), LEAST_GAIN, LARGEST_GAIN))).astype(np.int64)
-
-
-def _final_scores(
-    shares: Floats, gains: NDArray[np.int64], costs: NDArray[np.int64], ceiling: int, children: Floats | None = None
-) -> tuple[Floats, float]:
-    """The distribution of the final score, times the number of such strings, and the number of evaluated prefixes."""
-    scores = np.zeros(CEILING + 1)
-    work = before = 0.0
-    least = int(gains.min())
-    ceilings = _ceilings(costs, ceiling)
-    for level, (share, cost) in enumerate(zip(shares, costs.tolist(), strict=True)):
-        kernel: Floats = np.bincount(gains - least, weights=share).astype(np.float64)
-        moved = kernel if level == 0 else np.convolve(scores, kernel)
-        scores = _clipped(moved, least - cost, ceilings[level])
-        if children is not None:
-            count = children[level]
-            work += count if level == 0 else before * count
-            scores *= count
-            before = float(scores.sum())
-    return scores, work
-
-
-def _clipped(masses: Floats, offset: int, ceiling: int) -> Floats:
-    """The pmf of scores, from ``masses`` that start at ``offset``; drops scores below 0, clips at the ceiling."""
-    scores = np.zeros(CEILING + 1)
-    if offset < 0:
-        masses, offset = masses[-offset:], 0
-    inside = masses[: max(0, ceiling + 1 - offset)]
-    scores[offset : offset + len(inside)] = inside
-    scores[ceiling] += masses[len(inside) :].sum()
-    return scores
-
-
-def _ceilings(costs: NDArray[np.int64], ceiling: int) -> list[int]:
-    """The largest score after each level; ``CEILING`` from the last level that extends prefixes on."""
-    extended = np.flatnonzero(costs[1:] > 0)
-    last = int(extended[-1]) if len(extended) else -1
-    return [ceiling if level <= last else CEILING for level in range(len(costs))]
+    return np.concatenate(([0], np.clip(np.rint(SCALE * ratio), _LEAST_GAIN, _LARGEST_GAIN))).astype(np.int64)

@@ -260,7 +260,7 @@ class TreeBlanketStrings(BlanketProtocol, StringsProtocol):
         decoded = Decoder(self.tree, counts, tally.users, chosen, progress).decode(sorted(listed))
         texts = [self.domain.string(string.index) or "" for string in decoded.found]
         found = np.array([string.count for string in decoded.found], dtype=np.float64)
-        cells = np.array([string.cells for string in decoded.found], dtype=np.int64)
+        cells = np.array([string.cells for string in decoded.found], dtype=np.float64)
         errors = FoundErrors(self.levels, decoded.variance, tally.users)
         return StringsEstimate(
             **self.origin(tally, estimator),
@@ -305,7 +305,6 @@ class TreeBlanketStrings(BlanketProtocol, StringsProtocol):
             length,
             self.tree.depths(length),
             settings=settings or SearchSettings(),
-            least_count=1.0,
             largest_count=float(self.users),
         )
 
@@ -319,16 +318,16 @@ class FoundErrors:
     """Of the number of messages of others in one cell."""
     users: int
 
-    def _error(self, cells: int) -> IndependentTerms:
-        used = self.levels / max(cells, 1)
+    def _error(self, cells: float) -> IndependentTerms:
+        used = self.levels / cells
         return IndependentTerms(used * self.levels * self.variance, used - 1, used)
 
-    def standard_errors(self, counts: Floats, cells: NDArray[np.int64]) -> Floats:
+    def standard_errors(self, counts: Floats, cells: Floats) -> Floats:
         """The standard deviation of each estimate."""
-        used = self.levels / np.maximum(cells, 1)
+        used = self.levels / cells
         return np.sqrt(used * self.levels * self.variance + np.maximum(counts, 0.0) * (used - 1))
 
-    def intervals(self, counts: Floats, cells: NDArray[np.int64], confidence: float) -> Floats:
+    def intervals(self, counts: Floats, cells: Floats, confidence: float) -> Floats:
         """A confidence interval per string."""
         ends = np.empty((len(counts), 2))
         for number in np.unique(cells).tolist():
