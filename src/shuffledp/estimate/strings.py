@@ -44,7 +44,7 @@ class StringsEstimate(Estimate):
     counts: Floats
     standard_errors: Floats
     found_from: tuple[float | None, ...] = field(kw_only=True)
-    """By length: the least count that is found with the probability ``found_with``; None if none is."""
+    """By length: the least count that is found with the probability ``found_with``, or None."""
     found_with: float = field(default=0.95, kw_only=True)
     recall_of: Recall = field(kw_only=True, repr=False)
     symbol: str = field(default="symbol", kw_only=True)
@@ -115,7 +115,7 @@ class StringsEstimate(Estimate):
         return error_sentence(self.standard_errors.tolist(), self.counts.tolist(), None)
 
     def found_sentence(self) -> str:
-        """From how many users on a string is in the list, for its most common length, and how many are hidden."""
+        """How many users must hold a string of the most common length for it to be listed, and how many are hidden."""
         lengths = Counter(self._length(text) for text in self.strings)
         length = min(lengths, key=lambda length: (-lengths[length], -length)) if lengths else len(self.found_from) - 1
         least = self.found_from[length]
@@ -150,7 +150,7 @@ class StringsEstimate(Estimate):
         return Html(listing + note(others if len(rows) < len(self) else "") + note(self.error_sentence()))
 
     def withheld_sentence(self, confidence: float = 0.95) -> str:  # noqa: ARG002 - that of the search
-        """From how many users on a string is in the list."""
+        """How many users must hold a string for it to be listed."""
         return self.found_sentence()
 
     def to_document(self, confidence: float = 0.95) -> dict[str, Any]:

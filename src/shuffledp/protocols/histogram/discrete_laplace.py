@@ -77,7 +77,7 @@ class DiscreteLaplaceHistogram(ClearHistogram):
 
     @classmethod
     def document_of(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Without ``conditioned`` if the noise is independent, as all documents were once."""
+        """The fields without ``conditioned`` if the noise is independent, as in documents of earlier versions."""
         return {name: value for name, value in fields.items() if name != "conditioned" or value}
 
     @classmethod

@@ -35,7 +35,7 @@ class Fault:
 
 FAULTS = {
     "clear-last-value": "users who hold the last value all send the same report",
-    "little-noise": "the noise is enough only for five times the claimed epsilon, at a delta of a quarter",
+    "little-noise": "the noise is enough only for five times the claimed epsilon, at delta = 0.25",
     "tenfold-users": "the noise is enough only for ten times as many users",
     "no-shuffle": "the shuffler leaves all messages in the order of the users",
     "clear-release": "the trusted party releases what it counted without noise",
