@@ -23,7 +23,7 @@ from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
 
-_FEW = 200  # up to so many terms, their sum has a finite series with positive terms
+_FEW = 200  # up to this many terms, their sum has a finite series with positive terms
 _TAIL = 55.0  # the masses beyond e^-55 are bounded, not computed
 _DEVIATIONS = 14.0  # of a sum of many numbers: the aliases of a Fourier series beyond them are below 1e-40
 _MAX_NODES = 1 << 22

@@ -19,10 +19,10 @@ Word = tuple[int, int]
 _CHANCE = 1e-6
 """The largest probability with which a wrong string has the counts of cells that it shares with others."""
 _SIBLING_MARGIN = 4.0
-"""The least log-likelihood ratio of a string to all of its siblings, where these are too many to look at each."""
+"""The least log-likelihood ratio of a string to all of its siblings, where these are too many to compare with each."""
 _FEW_BITS = 8
 _CLEAR_MARGIN = 10.0
-"""The log-likelihood ratio from which on no sibling has to be looked at."""
+"""The log-likelihood ratio from which on a string need not be compared with its siblings."""
 _SIBLING_ODDS = 0.02
 """The largest odds that one of the siblings is right and not the string."""
 _LEAST_CELLS = 3
@@ -60,7 +60,7 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Judges words against a background of so many messages per cell."""
+    """Judges words, given the mean number of messages per cell that come from no string."""
 
     tree: StringTree
     counts: Counts

@@ -1,8 +1,8 @@
 """Counts of found strings: the best linear combination of the cells of each.
 
 The c holders of a string are divided among the L levels, so the numbers on two levels have covariance -c / L^2: the
-sum over all levels has none of that variance. A cell that other found strings share has the variance of their messages
-besides. With the covariance matrix D - (c / L^2) 1 1', D diagonal, generalized least squares weights each level by the
+sum over all levels has none of that variance. A cell that other found strings share also has the variance of their
+messages. With the covariance matrix D - (c / L^2) 1 1', D diagonal, generalized least squares weights each level by the
 reciprocal of its entry of D, and the variance of the estimated count is L^2 / (sum of these) - c.
 """
 
@@ -23,7 +23,7 @@ _GRAIN = 8
 
 @dataclass(frozen=True, eq=False)
 class StringCounts:
-    """Estimated counts, and how many cells of its own would give each the same precision."""
+    """Estimated counts, and for each the number of unshared cells that would give the same precision."""
 
     counts: Floats
     cells: Floats

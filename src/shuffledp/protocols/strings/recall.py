@@ -44,7 +44,7 @@ class ScoreWalk:
         return found + part * self._recall(below + 1) if part else found
 
     def least_count(self, probability: float, start: float) -> float:
-        """The least integer from which on this probability is reached; infinite if none is. It is near ``start``."""
+        """The least integer from which on this probability is reached, or infinity. It is near ``start``."""
         low, high = 0, max(1, round(start))
         while self._recall(high) < probability:
             low, high = high, high + max(1, high // 16)
