@@ -20,6 +20,7 @@ from shuffledp.domain import DEFAULT_BINS
 from shuffledp.errors import ParameterError
 
 if TYPE_CHECKING:
+    from shuffledp.collection.device.policy import Policy
     from shuffledp.engines.dialect import Dialect
     from shuffledp.protocols.protocol import Protocol
 
@@ -388,3 +389,19 @@ class HttpOptions:
         bool,
         typer.Option("--insecure-http", help="Allow plain HTTP to another machine; not encrypted."),
     ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyOptions:
+    """The limits of a device, or of a survey page, on the tasks that it answers."""
+
+    max_epsilon: MaxEpsilonOption = 1.0
+    max_delta: MaxDeltaOption = 1e-5
+    min_users: MinUsersOption = 100
+    max_messages: MaxMessagesOption = 65_536
+
+    def policy(self) -> Policy:
+        """The options, checked."""
+        from shuffledp.collection.device.policy import Policy
+
+        return Policy(**vars(self))

@@ -18,12 +18,9 @@ from shuffledp.cli.options import (
     FileOptions,
     HttpOptions,
     JsonOption,
-    MaxDeltaOption,
-    MaxEpsilonOption,
-    MaxMessagesOption,
-    MinUsersOption,
     MissingOption,
     OptionalColumnOption,
+    PolicyOptions,
     TaskOption,
     as_flags,
     integer,
@@ -76,16 +73,6 @@ class SimulationOptions:
     ] = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyOptions:
-    """The limits of the device on tasks."""
-
-    max_epsilon: MaxEpsilonOption = 1.0
-    max_delta: MaxDeltaOption = 1e-5
-    min_users: MinUsersOption = 100
-    max_messages: MaxMessagesOption = 65_536
-
-
 @takes_groups
 def report(
     task: TaskOption,
@@ -125,14 +112,9 @@ def report(
     Example: shuffledp report --task task.json --author author.key.pub --server https://shuffler.example
     --value bus --state device
     """
-    from shuffledp.collection.device import Connection, Patience, Policy
+    from shuffledp.collection.device import Connection, Patience
 
-    policy = Policy(
-        max_epsilon=limits.max_epsilon,
-        max_delta=limits.max_delta,
-        min_users=limits.min_users,
-        max_messages=limits.max_messages,
-    )
+    policy = limits.policy()
 
     def connect() -> Connection:
         return Connection(server, insecure_http=http.insecure_http, authorities=http.ca)

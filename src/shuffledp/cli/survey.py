@@ -15,10 +15,7 @@ from shuffledp.cli.options import (
     AuthorOption,
     HttpOptions,
     JsonOption,
-    MaxDeltaOption,
-    MaxEpsilonOption,
-    MaxMessagesOption,
-    MinUsersOption,
+    PolicyOptions,
     TaskOption,
     integer,
     takes_groups,
@@ -55,16 +52,6 @@ class PartyOptions:
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyOptions:
-    """What the page accepts of a task, like a device."""
-
-    max_epsilon: MaxEpsilonOption = 1.0
-    max_delta: MaxDeltaOption = 1e-5
-    min_users: MinUsersOption = 100
-    max_messages: MaxMessagesOption = 1 << 16
-
-
 @survey_app.command("build")
 @takes_groups
 def build_survey(
@@ -92,7 +79,6 @@ def build_survey(
     Example: shuffledp survey build --task task.json --author author.key.pub --server https://shuffler.example
     --asker "City statistics office" --out site
     """
-    from shuffledp.collection.device.policy import Policy
     from shuffledp.collection.survey.site import NOT_SERVED, Survey, write_site
     from shuffledp.collection.task.authentic import authentic_task
 
@@ -111,7 +97,7 @@ def build_survey(
         language=language.value,
         tokens=tokens,
         kiosk=kiosk,
-        policy=Policy(**vars(policy)),
+        policy=policy.policy(),
     )
     contents = write_site(survey, out)
     served = {name: hashlib.sha256(contents[name]).hexdigest() for name in contents if name != NOT_SERVED}
