@@ -97,3 +97,10 @@ def test_the_family_fits_the_domain():
 def test_impossible_families_are_refused(prime, buckets):
     with pytest.raises(ParameterError, match="2 <= buckets <= prime"):
         AffineHashes(prime, buckets)
+
+
+@pytest.mark.parametrize("composite", [4, 9, 100, 65_535])
+def test_a_number_that_is_not_prime_is_refused(composite):
+    """Its functions collide more often than the estimator assumes."""
+    with pytest.raises(ParameterError, match="needs a prime"):
+        AffineHashes(composite, 2)

@@ -6,8 +6,10 @@ import { oneSided, roundedUp } from "./divergence.ts";
 
 /** The maximum number of users for which the reports of two values are enumerated. */
 const ENUMERATED_USERS = 200;
-/** The work of one bound: less than a second. Coarser tables would not help, since tasks leave nearly no slack. */
+/** The work of a precise bound: less than a second. */
 const MAX_STEPS = 1 << 25;
+/** The work of a coarser one, which proves only tasks that leave slack. */
+const COARSE_STEPS = 1 << 22;
 const CUT = 1e-60;
 
 /** The least bound that is proved for response(x, n, blanket) of `honest` users. */
@@ -28,7 +30,7 @@ export function responseDelta(honest: number, n: number, blanket: Dyadic, epsilo
  * Lemma 5.3 of Balle, Bell, Gascon and Nissim (2019): E[max(0, odds (A - E B) - (E - 1)(A + B + C))] / honest, where a
  * user is counted in A and in B with probability b / n each, and in C with b (n - 2) / n.
  *
- * Given A + B = j, A is Bin(j, 1/2) and C is Bin(honest - j, c). It is 1 if it would take too long.
+ * Given A + B = j, A is Bin(j, 1/2) and C is Bin(honest - j, c).
  */
 export function blanketResponseDelta(honest: number, n: number, blanket: Dyadic, epsilon: number): number {
   const b = toDouble(blanket), notB = toDouble(complement(blanket)), odds = (n * notB) / b, gap = Math.expm1(epsilon);
@@ -36,12 +38,14 @@ export function blanketResponseDelta(honest: number, n: number, blanket: Dyadic,
   const others = (b * (n - 2)) / n, { first, masses, outside } = binomialWindow(honest, (2 * b) / n, notB + others, CUT);
   const c = others / (notB + others), notC = notB / (notB + others), last = first + masses.length - 1;
   const perTable = 40 * Math.sqrt(honest * c * notC) + 100, perNumber = 20 * Math.sqrt(last) + 10;
-  if (masses.length * (perTable + perNumber) > MAX_STEPS) return 1;
-  let sum = 0;
-  masses.forEach((mass, i) => {
-    const table = others > 0 && gap > 0 ? new Integral(honest - first - i, c, notC) : null;
-    sum += mass * expectedGain(first + i, Math.exp(epsilon), gap, odds, table);
-  });
+  if (masses.length * perNumber > MAX_STEPS) return 1; // the bound would take too long
+  const steps = masses.length * perTable, skip = steps > MAX_STEPS ? Math.ceil(steps / COARSE_STEPS) : 1;
+  let sum = 0, table: Integral | null = null;
+  for (let i = masses.length - 1; i >= 0; i--) {
+    // fewer users to be counted in C make the bound larger: the table of a larger j is one for this j
+    if (others > 0 && gap > 0 && (masses.length - 1 - i) % skip === 0) table = new Integral(honest - first - i, c, notC);
+    sum += masses[i]! * expectedGain(first + i, Math.exp(epsilon), gap, odds, table);
+  }
   return roundedUp(sum / honest, outside * odds + 1e-280 * odds * odds);
 }
 

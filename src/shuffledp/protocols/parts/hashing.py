@@ -46,6 +46,8 @@ class AffineHashes:
                 buckets=self.buckets,
                 prime=self.prime,
             )
+        if least_prime(self.prime) != self.prime:
+            raise ParameterError(f"Hashing needs a prime, not {self.prime:,}.", prime=self.prime)
 
     @classmethod
     def for_domain(cls, size: int, buckets: int) -> AffineHashes:
