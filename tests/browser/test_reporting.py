@@ -189,3 +189,72 @@ def test_without_storage_nothing_is_randomized(new_page):
     page.evaluate("() => Object.defineProperty(globalThis, 'indexedDB', { value: undefined })")
     script = "([content, author]) => outcome(clientOf(content, author))"
     assert page.evaluate(script, [content, AUTHOR.public.raw.hex()]) == "no-storage"
+
+
+class TestStorageThatFails:
+    """Nothing is drawn twice, and nothing is sent that was not stored; every failure is a refusal with a reason."""
+
+    def test_a_full_disk(self, new_page, shuffler):
+        _, content = signed_task()
+        server, page = shuffler(201), new_page()
+        page.evaluate("""() => {
+          const add = IDBObjectStore.prototype.add;
+          IDBObjectStore.prototype.add = function (...values) {
+            const request = add.apply(this, values);
+            this.transaction.abort();
+            return request;
+          };
+        }""")
+        assert call(page, content, "return outcome(client.report('bus'))") == "no-storage"
+        assert call(page, content, "return client.state()") == "none"
+        assert call(page, content, SEND.format(url=server.url)) == "nothing-to-send"
+        assert server.reports == []
+
+    def test_a_delivery_that_cannot_be_recorded(self, new_page, shuffler):
+        _, content = signed_task()
+        server, page = shuffler(201), new_page()
+        assert call(page, content, "return outcome(client.report('bus'))") is None
+        page.evaluate("() => { IDBObjectStore.prototype.put = () => { throw new Error('no more writes'); }; }")
+        assert call(page, content, SEND.format(url=server.url)) == "no-storage"
+        assert call(page, content, "return outcome(client.report('car'))") == "already-reported"
+        assert call(new_page(), content, SEND.format(url=server.url)) == "delivered"
+        assert len(server.reports) == 2
+        assert len(set(server.reports)) == 1
+
+    def test_a_database_that_is_deleted_meanwhile(self, new_page):
+        """The connection is closed, and a report on another one would not be known to this one."""
+        _, content = signed_task()
+        body = """
+          await new Promise((resolve) => { indexedDB.deleteDatabase('shuffledp').onsuccess = resolve; });
+          return [await outcome(client.report('bus')), await outcome(client.state())];
+        """
+        assert call(new_page(), content, body) == ["no-storage", "no-storage"]
+
+    @pytest.mark.parametrize(
+        ("entry", "sending"),
+        [
+            ("{ state: 'pending' }", "refused"),
+            ("{ state: 'pending', report: 'text' }", "damaged"),
+            ("{ state: 'pending', report: new Uint8Array(1000) }", "damaged"),
+            ("{ state: 'pending', report: Array.from(good) }", "damaged"),
+            ("{ state: 'pending', report: good.map((byte, i) => (i >= 5 && i < 37 ? 0 : byte)) }", "damaged"),
+            ("{ state: 'unheard of' }", "refused"),
+            ("'garbage'", "refused"),
+        ],
+    )  # fmt: skip
+    def test_entries_that_nobody_wrote(self, new_page, shuffler, entry, sending):
+        _, content = signed_task()
+        server, page = shuffler(201), new_page()
+        body = f"""
+          await client.report('bus');
+          const store = async (mode) => (await new Promise((resolve) => {{
+            const request = indexedDB.open('shuffledp', 1); request.onsuccess = () => resolve(request.result);
+          }})).transaction('reports', mode).objectStore('reports');
+          const id = client.task.id;
+          const done = (request) => new Promise((resolve) => {{ request.onsuccess = () => resolve(request.result); }});
+          const good = (await done((await store('readonly')).get(id))).report;
+          await done((await store('readwrite')).put({entry}, id));
+          return [await outcome(client.report('car')), await outcome(client.send({server.url!r}))];
+        """
+        assert call(page, content, body) == ["already-reported", sending]
+        assert server.reports == []

@@ -46,12 +46,16 @@ export class IndexedDbOutbox implements Outbox {
       return new IndexedDbOutbox(database);
     } catch (error) {
       // without storage a reload would draw a second report
-      throw new Refusal("no-storage", `this browser cannot store a report: ${(error as Error).message}`);
+      throw unusable(error);
     }
   }
 
   async get(task: string): Promise<Entry> {
-    return ((await settled(this.#database.transaction(STORE).objectStore(STORE).get(task))) as Entry | undefined) ?? { state: "none" };
+    try {
+      return ((await settled(this.#database.transaction(STORE).objectStore(STORE).get(task))) as Entry | undefined) ?? { state: "none" };
+    } catch (error) {
+      throw unusable(error); // what cannot be read may be a report
+    }
   }
 
   async add(task: string, report: Bytes): Promise<boolean> {
@@ -60,12 +64,16 @@ export class IndexedDbOutbox implements Outbox {
       return true;
     } catch (error) {
       if ((error as DOMException).name === "ConstraintError") return false;
-      throw new Refusal("no-storage", `the report could not be stored: ${(error as Error).message}`);
+      throw unusable(error);
     }
   }
 
-  finish(task: string, state: FinalState, note: string): Promise<void> {
-    return this.#write((store) => store.put({ state, note } satisfies Entry, task));
+  async finish(task: string, state: FinalState, note: string): Promise<void> {
+    try {
+      await this.#write((store) => store.put({ state, note } satisfies Entry, task));
+    } catch (error) {
+      throw unusable(error); // the report stays pending: to send it again is harmless
+    }
   }
 
   exclusively<T>(task: string, work: () => Promise<T>): Promise<T> {
@@ -81,6 +89,8 @@ export class IndexedDbOutbox implements Outbox {
     });
   }
 }
+
+const unusable = (error: unknown): Refusal => new Refusal("no-storage", `this browser cannot store a report: ${(error as Error).message}`);
 
 const settled = <T>(request: IDBRequest<T>): Promise<T> =>
   new Promise((resolve, reject) => {

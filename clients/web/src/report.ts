@@ -51,6 +51,6 @@ function padded(task: Task, messages: readonly Message[]): Bytes[] {
 /** Throws unless these are the bytes of a report of the task. */
 export function checkReport(task: Task, report: Uint8Array): void {
   const header = concat(MAGIC, VERSION, idBytes(task));
-  if (report.length !== task.reportSize || report.length < REPORT_HEADER_BYTES || !header.every((byte, i) => byte === report[i]))
+  if (!(report instanceof Uint8Array) || report.length !== task.reportSize || report.length < REPORT_HEADER_BYTES || !header.every((byte, i) => byte === report[i]))
     throw new Refusal("damaged", "the stored report is damaged and was not sent");
 }
