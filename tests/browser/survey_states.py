@@ -81,6 +81,7 @@ CASES = {
     "unsupported": Case("unsupported", {"check": refusal("no-x25519")}),
     "unsupported-storage": Case("unsupported", {"check": refusal("no-storage")}),
     "broken": Case("broken", {"check": refusal("unloaded")}),
+    "fault-storage": Case("broken", {"check": checked("pending"), "send": refusal("no-storage")}),
     "fault": Case("broken", {"check": checked("pending"), "send": refusal("damaged")}),
 }
 

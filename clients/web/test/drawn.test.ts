@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { SecureNoise } from "../src/noise.ts";
 import { type Dyadic } from "../src/numbers.ts";
 import { Shares } from "../src/real_bounds.ts";
-import { drawnDistributions, FaultyCoin, LARGEST_Z, withoutRedraw } from "./drawn.ts";
+import { drawnDistributions, FaultyCoin, FirstLevel, LARGEST_Z, withoutRedraw, withRedraw } from "./drawn.ts";
 
 const { randomizers } = JSON.parse(readFileSync(new URL("../../../vectors/v1/randomizers.json", import.meta.url), "utf8"));
 /** Reports per distribution; make test-slow draws more. */
@@ -27,6 +27,16 @@ test("a coin with <= is found", async () => {
 test("a missing redraw is found", async () => {
   const capped = randomizers.filter(({ capped, reports }: { capped: boolean; reports: unknown[] }) => capped && reports?.length);
   assert.ok((await drawnDistributions(capped, 3000, undefined, withoutRedraw)).filter(isBad).length >= 4);
+});
+
+test("strings: a level that is not drawn, and the cell of another level, are found", async () => {
+  const ofLevels = randomizers.filter(({ protocol }: { protocol: { protocol: string; parameters: { levels: number } } }) => protocol.protocol.startsWith("strings/") && protocol.parameters.levels > 1);
+  const cases = ofLevels.flatMap(({ reports }: { reports: { law?: object }[] }) => reports.filter(({ law }) => law)).length;
+  assert.ok(cases >= 4 && (await drawnDistributions(ofLevels, 3000)).every((drawn) => !isBad(drawn)));
+  const firstLevel: typeof withRedraw = (protocol, input, limit) => withRedraw(protocol, input, limit, new FirstLevel());
+  const otherCell: typeof withRedraw = (protocol, input, limit, draws) => withRedraw(protocol, [...(input as readonly bigint[])].reverse(), limit, draws);
+  assert.equal((await drawnDistributions(ofLevels, 3000, undefined, firstLevel)).filter(isBad).length, cases);
+  assert.ok((await drawnDistributions(ofLevels, 3000, undefined, otherCell)).filter(isBad).length >= cases - 1); // the cells of one string may be alike
 });
 
 /** Chi-square against probabilities, in as many cells. */

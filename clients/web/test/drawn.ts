@@ -25,6 +25,17 @@ export class FaultyCoin extends SecureNoise {
   }
 }
 
+/** Of strings: the first number that is drawn, the level, is always 0. */
+export class FirstLevel extends SecureDraws {
+  #isFirst = true;
+
+  override below(n: bigint): bigint {
+    if (!this.#isFirst) return super.below(n);
+    this.#isFirst = false;
+    return 0n;
+  }
+}
+
 type Randomize = (protocol: Protocol<Input>, input: Input, limit: number, draws: Draws) => Message[];
 
 /** As it should be: what does not fit is drawn again. */
