@@ -238,6 +238,14 @@ class TestWriting:
         with pytest.raises(DataError, match="was changed"):
             BuiltSite.load(tmp_path / "site")
 
+    def test_a_site_without_the_protocol_of_its_task_is_not_served(self, survey, tmp_path):
+        write_site(survey(), tmp_path / "site")
+        integrity = tmp_path / "site" / "integrity.txt"
+        lines = integrity.read_text().splitlines(keepends=True)
+        integrity.write_text("".join(line for line in lines if "client-blankets.js" not in line))
+        with pytest.raises(DataError, match="lacks files"):
+            BuiltSite.load(tmp_path / "site")
+
     @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"0  ../../etc/passwd\n"])
     def test_other_directories_are_not_served(self, tmp_path, content):
         (tmp_path / "integrity.txt").write_bytes(content)

@@ -159,9 +159,7 @@ class Survey:
     @property
     def assets(self) -> tuple[str, ...]:
         """The scripts and styles that the page loads: of the client, just what the task and the language need."""
-        protocol = self.task.protocol
-        needed = [_ANSWERED[f"{protocol.question}/{protocol.name}"], f"client-{self.language}.js"]
-        return *_ASSETS, *needed, *([_STRINGS] if protocol.question == "strings" else [])
+        return _assets_of(self.task, self.language)
 
     def files(self) -> dict[str, bytes]:
         """The files of the site by name; the same survey always gives the same bytes."""
@@ -277,13 +275,15 @@ class BuiltSite:
             block = _SETTINGS.search(contents["index.html"].decode())
             settings = json.loads(block[1]) if block else {}
             author = VerifyingKey(from_base64(settings["author"], 32))
-            server = settings["server"]
+            server, language = settings["server"], settings["language"]
         except (KeyError, TypeError, ValueError, ParameterError):
             raise DataError(f"{directory / 'index.html'} is not a page of a survey; build it again.") from None
         try:
             task = authentic_task(contents["task.json"], author)
         except ParameterError as error:
             raise DataError(f"{directory / 'task.json'}: {error}") from None
+        if set(listed) != {"index.html", "task.json", *_assets_of(task, language)}:
+            raise DataError(f"{directory} lacks files that its task needs; build it again.", path=str(directory))
         return cls(directory, task, server, {name: _TYPES[Path(name).suffix] for name in (*listed, *_CHANGING)})
 
     def headers(self) -> dict[str, str]:
@@ -293,6 +293,12 @@ class BuiltSite:
     def publish(self, url: str | None) -> None:
         """Make the page link to the published result at this URL, or to none."""
         write_whole(self.directory / "result.json", result_document(url))
+
+
+def _assets_of(task: Task, language: str) -> tuple[str, ...]:
+    """The scripts and styles of the page of a task."""
+    question, client_file = task.protocol.question, _ANSWERED.get(f"{task.protocol.question}/{task.protocol.name}", "")
+    return *_ASSETS, client_file, f"client-{language}.js", *([_STRINGS] if question == "strings" else [])
 
 
 def _check_url(name: str, url: str) -> None:
