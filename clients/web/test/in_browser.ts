@@ -1,8 +1,10 @@
 /** What tests of Python call in a page. */
 import { toBase64, utf8 } from "../src/bytes.ts";
+import { type Json } from "../src/canonical.ts";
 import { Client, IndexedDbOutbox, type ClientOptions } from "../src/index.ts";
 import { sealedReport } from "../src/report.ts";
 import { Sealer } from "../src/sealing.ts";
+import { readStrings } from "../src/strings.ts";
 import { verifyTask } from "../src/task.ts";
 import { drawnDistributions } from "./drawn.ts";
 import { checkVectors, unhex } from "./vectors.ts";
@@ -33,4 +35,7 @@ async function timings(content: string, author: string, value: string, rounds: n
   return { report, loop, together, messages: task.messagesPerReport };
 }
 
-Object.assign(globalThis, { checkVectors, clientOf, drawnDistributions, IndexedDbOutbox, outcome, timings });
+/** Strings as a domain normalizes them. */
+const normalizedStrings = (domain: Json, texts: string[]) => texts.map(readStrings(domain).normalized);
+
+Object.assign(globalThis, { checkVectors, clientOf, drawnDistributions, IndexedDbOutbox, normalizedStrings, outcome, timings });
