@@ -213,6 +213,7 @@ def test_categories_cannot_steer_the_terminal(shuffledp, parties, tmp_path):
         (("mode",), 2, "mode"),
         (("count", "--protocol", "gremlin"), 2, "There is no protocol 'gremlin'"),
         (("count", "--protocol", "discrete-laplace"), 2, "requires a trusted party"),
+        (("count", "--protocol", "shuffler-laplace"), 2, "needs a shuffler that adds dummies"),
         (("count", "--protocol", "correlated-noise"), 1, "allow more with --max-messages"),
         (
             ("sum", "--lower", 0, "--upper", 1, "--protocol", "almost-central"),

@@ -46,7 +46,7 @@ TAKEN = sorted(
     f"{question}/{name}"
     for question, named in PROTOCOLS.items()
     for name, kind in named.items()
-    if kind.trust != "central" and not kind.trusts_shuffler
+    if kind.trust in ("shuffled", "local") and not kind.trusts_shuffler
 )
 CHANCE = 1e-3
 

@@ -27,7 +27,7 @@ COLLECTED = [
     f"{question}/{name}"
     for question, shelf in PROTOCOLS.items()
     for name, kind in shelf.items()
-    if kind.trust != "central" and not kind.trusts_shuffler
+    if kind.trust in ("shuffled", "local") and not kind.trusts_shuffler
 ]
 TYPES = {
     int: "integer",

@@ -32,7 +32,7 @@ COLLECTED = [
     f"{question}/{name}"
     for question, shelf in PROTOCOLS.items()
     for name, kind in shelf.items()
-    if kind.trust != "central" and not kind.trusts_shuffler
+    if kind.trust in ("shuffled", "local") and not kind.trusts_shuffler
 ]
 NAMES = ("histogram/balcer-cheu", "count/correlated-noise", "sum/split-and-mix", "histogram/k-rr")
 

@@ -6,11 +6,13 @@ from shuffledp import BalcerCheuCount
 from shuffledp.privacy.cheu import FlippedCount
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
 from shuffledp.privacy.pure_sum import PureSum, falling_weights
+from shuffledp.privacy.shuffler_noise import ShufflerLaplaceCurve
 from shuffledp.protocols.count.cheu import CheuCount
 from shuffledp.protocols.count.correlated_noise import CorrelatedNoiseCount
 from shuffledp.protocols.count.discrete_laplace import DiscreteLaplaceCount
 from shuffledp.protocols.count.pure_sum import PureSumCount
 from shuffledp.protocols.count.randomized_response import RandomizedResponse
+from shuffledp.protocols.count.shuffler_laplace import ShufflerLaplaceCount
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
@@ -20,6 +22,11 @@ def correlated(encoding: str, users: int, honest: int) -> CorrelatedNoiseCount:
     curve = CorrelatedNoiseCurve(ratio, shape, flood, "signed" if encoding == "signed" else "count")
     terms = Target(users, 1.0, 1.0001 * curve.delta_at(1.0), honest / users)
     return CorrelatedNoiseCount(terms, ratio, shape, flood, encoding)
+
+
+def shuffler_laplace(users: int, ratio: float, shift: int) -> ShufflerLaplaceCount:
+    curve = ShufflerLaplaceCurve(Dyadic.of(ratio), shift, coordinates=1)
+    return ShufflerLaplaceCount(Target(users, 0.5, curve.delta_at(0.5)), curve.ratio, shift)
 
 
 def instances() -> dict[str, object]:
@@ -33,5 +40,6 @@ def instances() -> dict[str, object]:
         "count/correlated-noise": correlated("signed", 2, 2),
         "count/correlated-noise with more than its shares": correlated("signed", 3, 2),
         "count/randomized-response": RandomizedResponse.calibrate(users=3, epsilon=1, delta=1e-6),
+        "count/shuffler-laplace": shuffler_laplace(3, 0.4, 3),
         "count/discrete-laplace": DiscreteLaplaceCount.calibrate(users=3, epsilon=1, delta=1e-6),
     }

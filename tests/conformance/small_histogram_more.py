@@ -7,12 +7,15 @@ from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
 from shuffledp.privacy.count_min import SketchRows
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
 from shuffledp.privacy.sample_and_threshold import SampleAndThreshold
+from shuffledp.privacy.shuffler_noise import SampledGeometric, ShufflerLaplaceCurve
 from shuffledp.privacy.stability import StabilityCurve
 from shuffledp.protocols.histogram.cheu import CheuHistogram
 from shuffledp.protocols.histogram.correlated_noise import CorrelatedNoiseHistogram
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.histogram.discrete_laplace import DiscreteLaplaceHistogram
 from shuffledp.protocols.histogram.sample_and_threshold import SampleAndThresholdHistogram
+from shuffledp.protocols.histogram.shuffler_geometric import ShufflerGeometricHistogram
+from shuffledp.protocols.histogram.shuffler_laplace import ShufflerLaplaceHistogram
 from shuffledp.protocols.histogram.stability import StabilityHistogram
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
@@ -53,6 +56,17 @@ def stability(users, ratio, threshold):
     return StabilityHistogram(terms_of(StabilityCurve(noise, threshold), users, epsilon=3.0), noise, threshold, 2)
 
 
+def shuffler_laplace(users, ratio, shift):
+    noise = Dyadic.of(ratio)
+    curve = ShufflerLaplaceCurve(noise, shift)
+    return ShufflerLaplaceHistogram(terms_of(curve, users, epsilon=curve.largest_loss), noise, shift, 2)
+
+
+def shuffler_geometric(users, keep, ratio):
+    curve = SampledGeometric(Dyadic.of(keep), Dyadic.of(ratio))
+    return ShufflerGeometricHistogram(Target(users, curve.pure_epsilon, 0.0), curve.keep, curve.ratio, 2)
+
+
 def instances():
     """The protocols by question and name."""
     noise = Dyadic.of(0.4)
@@ -73,6 +87,8 @@ def instances():
         "histogram/discrete-laplace of total 0": DiscreteLaplaceHistogram(
             Target(2, pure, 0.0), noise, 3, conditioned=True
         ),
+        "histogram/shuffler-laplace": shuffler_laplace(3, 0.3, 2),
+        "histogram/shuffler-geometric": shuffler_geometric(3, 0.5, 0.375),
         "histogram/stability": stability(3, 0.4, 2),
         "histogram/stability with a high threshold": stability(3, 0.3, 5),
     }

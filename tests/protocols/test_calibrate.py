@@ -98,7 +98,7 @@ def test_options_of_another_protocol_or_question_are_refused():
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.question}/{kind.name}")
 def test_facts_that_belong_together(kind):
     if kind.question == "histogram" and kind.independent_categories:
-        assert kind.calibrate(**GIVEN, domain_size=3).category_noise is not None
+        assert kind.calibrate(**GIVEN, domain_size=3, **kind.independent_options).category_noise is not None
     if kind.trust != "central" and not kind.trusts_shuffler:
         bounds = {"lower": 0, "upper": 1}
         domains = {"histogram": {"domain_size": 8}, "sum": bounds, "quantiles": {**bounds, "bins": 8}}

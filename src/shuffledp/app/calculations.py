@@ -103,6 +103,8 @@ def _plan(query: Query, name: str, variant: str) -> Plan:
 def collect(query: Query, name: str, variant: str) -> Collected | str:
     """The plan in a collection, as ``task create`` makes it; or why there is none."""
     plan = _plan(query, name, variant)
+    if plan.protocol.trust == "augmented":
+        return "It needs a shuffler that adds dummies, which tasks do not have yet."
     if plan.protocol.released_only:
         return "It needs a trusted party, so it cannot be collected."
     target = plan.protocol.target

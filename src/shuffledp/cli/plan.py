@@ -78,7 +78,9 @@ class PlanOptions:
         ),
     ] = None
     releases: ReleasesOption = 1
-    trust: Annotated[str, typer.Option("--trust", help="Who is trusted: shuffled, local or central.")] = "shuffled"
+    trust: Annotated[str, typer.Option("--trust", help="Who is trusted: shuffled, augmented, local or central.")] = (
+        "shuffled"
+    )
     honest_fraction: HonestFractionOption = 1.0
     max_messages: Annotated[
         float | None, typer.Option("--max-messages", parser=number, metavar="M", help="Maximum messages per user.")

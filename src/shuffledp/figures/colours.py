@@ -22,11 +22,14 @@ _SLOTS = {
     "bassily-smith": 10,
     "hadamard-response": 11,
     "unary": 8,
+    "shuffler-laplace": 5,
+    "shuffler-geometric": 3,
     # trust models
     "shuffled": 0,
     "local": 10,
     "central": 7,
     "counting-shuffler": 4,
+    "augmented": 5,
     # calibrations
     "paper": 1,
     "tight": 2,

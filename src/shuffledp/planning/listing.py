@@ -42,6 +42,7 @@ def _entry(plan: Plan) -> dict[str, Any]:
         "messages_per_user": cost.messages_per_user,
         "max_messages_per_user": math.inf if bound is None else float(bound),
         "bytes_per_user": cost.bytes_per_user,
+        "dummies_per_user": cost.dummies_per_user,
         "epsilon": guarantee.epsilon,
         "delta": guarantee.delta,
         "local_epsilon": guarantee.local_epsilon,
@@ -123,7 +124,7 @@ def amounts_of(plan: Plan) -> list[str]:
     return [
         error_of(plan.expected.rmse),
         error_of(plan.expected.max_error),
-        f"{plan.cost.messages_per_user:,.4g}",
+        f"{plan.cost.messages_per_user + plan.cost.dummies_per_user:,.4g}",
         f"{plan.cost.bytes_per_user:,.4g}",
         _epsilon_of_a_year(plan),
     ]
@@ -139,9 +140,13 @@ def units_of(unit: str, plan: Plan) -> str:
     subject = f"Errors are in {unit}:" if unit else "Errors are"
     return (
         f"{subject} typical, and the maximum with {percent(plan.expected.confidence)} confidence. "
-        f"Messages and bytes are per user. Year: epsilon of {MONTHS} monthly releases about the same users at the same "
-        "delta, or none if no epsilon holds."
+        f"Messages{_with_dummies(plan)} and bytes are per user. Year: epsilon of {MONTHS} monthly releases about the "
+        "same users at the same delta, or none if no epsilon holds."
     )
+
+
+def _with_dummies(plan: Plan) -> str:
+    return " (with the dummies of the shuffler)" if plan.cost.dummies_per_user else ""
 
 
 def trust_of(protocol: Protocol) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from shuffledp.figures import InlineFigure
 
-TRUSTS = ("shuffled", "local", "central")
+TRUSTS = ("shuffled", "augmented", "local", "central")
 _SHOWN_REASONS = 4
 _CACHED_RESULTS = 16
 """Size of the cache of results, so that planning and then running calibrates once."""
@@ -39,9 +39,9 @@ _CACHED_RESULTS = 16
 class Limits:
     """Limits on the plans of a question, beside the target; None is no limit.
 
-    ``trust`` is ``shuffled``, ``local`` or ``central``; ``honest_fraction`` is the fraction of users who follow the
-    protocol. ``max_messages`` and ``max_bytes`` bound the expected number per user, ``max_local_epsilon`` the epsilon
-    that remains if the shuffler and the analyzer collude.
+    ``trust`` is ``shuffled``, ``augmented``, ``local`` or ``central``; ``honest_fraction`` is the fraction of users who
+    follow the protocol. ``max_messages`` and ``max_bytes`` bound the expected number per user, ``max_local_epsilon``
+    the epsilon that remains if the shuffler and the analyzer collude.
     """
 
     trust: str = "shuffled"
@@ -327,9 +327,10 @@ def plan(
     With ``releases``, the same question is asked that many times about the same users, and ``epsilon`` and ``delta``
     are those of all releases together. Errors, messages and bytes are those of one release.
 
-    ``trust`` is ``shuffled``, ``local`` or ``central``; ``honest_fraction`` is the fraction of users who follow the
-    protocol; ``max_messages`` and ``max_bytes`` bound the expected number per user, ``max_local_epsilon`` the epsilon
-    that remains if the shuffler and the analyzer collude. ``confidence`` is that of the predicted maximum errors.
+    ``trust`` is ``shuffled``, ``augmented``, ``local`` or ``central``; ``honest_fraction`` is the fraction of users who
+    follow the protocol; ``max_messages`` and ``max_bytes`` bound the expected number per user, ``max_local_epsilon``
+    the epsilon that remains if the shuffler and the analyzer collude. ``confidence`` is that of the predicted maximum
+    errors.
 
     The result always has a plan that can be run: if there is none, InfeasibleError has the reason of every protocol.
 
@@ -511,5 +512,6 @@ def trust_asked(protocol: Protocol) -> str:
     return {
         "central": "the collecting party sees every value",
         "local": "no party needs to be trusted",
+        "augmented": "the shuffler must add dummies; it reads no value, but learns the exact counts from the estimate",
         "shuffled": "the shuffler must be trusted to shuffle",
     }[protocol.trust]

@@ -93,7 +93,7 @@ def share_radius(protocol: Protocol, failure: float) -> float:
     analysis = protocol.analysis(users) if isinstance(protocol, CountProtocol) else None
     if isinstance(analysis, LinearAnalysis):
         cost, error = protocol.cost, analysis.error
-        if protocol.trust != "central" and cost.max_messages_per_user == 1 and cost.bits_per_message == 1:
+        if not protocol.released_only and cost.max_messages_per_user == 1 and cost.bits_per_message == 1:
             radii.append(_hoeffding(users, failure) / analysis.slope)
         if isinstance(error, FixedNoise):
             radii.append(_radius_with_noise(error, users, failure, low=_hoeffding(users, failure), high=min(radii)))

@@ -87,7 +87,8 @@ class Guarantee:
     local_epsilon: float = math.inf
     """The epsilon that remains if shuffler and analyzer collude; infinite if there is no guarantee then."""
     trust: str = "shuffled"
-    """Who is trusted: the shuffler, nobody (local), or the party that collects (central)."""
+    """Who is trusted: the shuffler (shuffled), also with adding dummies (augmented), nobody (local), or the party that
+    collects (central)."""
     neighbours: str = REPLACE_ONE
     """Which data sets are compared: those in which one user's value, or all rows of one user, are replaced."""
     releases: int = 1
@@ -197,7 +198,11 @@ class Guarantee:
                     ("neighbouring data sets", self.neighbours),
                     ("users", f"{self.users:,}"),
                     ("of whom must follow the protocol", f"{self.honest_users:,}"),
-                    *([("if shuffler and analyzer collude", remaining)] if self.trust == "shuffled" else []),
+                    *(
+                        [("if shuffler and analyzer collude", remaining)]
+                        if self.trust in ("shuffled", "augmented")
+                        else []
+                    ),
                     ("releases", f"{self.releases:,}"),
                     ("proof", self.theorem),
                 ]
@@ -252,6 +257,12 @@ class Guarantee:
             return ", even if everybody else colludes."
         if self.trust == "central":
             return ", for everyone except the party that collects the data, which sees every value."
+        if self.trust == "augmented":
+            return (
+                ", whatever the other users do, as long as the shuffler samples and adds dummies as planned. The "
+                "shuffler reads no value, but it knows its dummies, so a published estimate shows it the exact "
+                "counts. If the shuffler and the analyzer collude, there is no guarantee."
+            )
         group = " of the group" if self.neighbours in WITHIN_GROUP.values() else ""
         condition = f", as long as {self.honest_users:,} of {self.users:,} users{group} follow the protocol."
         if math.isinf(self.local_epsilon):

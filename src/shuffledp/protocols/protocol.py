@@ -46,6 +46,8 @@ class Cost:
     max_messages_per_user: int | None
     """None if the noise is unbounded."""
     bits_per_message: int
+    dummies_per_user: float = 0.0
+    """Expected number of messages that an augmented shuffler adds, divided by the number of users of the target."""
 
     @property
     def bytes_per_user(self) -> float:
@@ -59,6 +61,7 @@ class Cost:
             "max_messages_per_user": self.max_messages_per_user,
             "bits_per_message": self.bits_per_message,
             "bytes_per_user": self.bytes_per_user,
+            "dummies_per_user": self.dummies_per_user,
         }
 
 
@@ -92,7 +95,7 @@ class Protocol(ABC):
     question: ClassVar[str]
     """``count``, ``histogram``, ``sum``, ``quantiles`` or ``strings``; with the name it identifies the protocol."""
     trust: ClassVar[str] = "shuffled"
-    """Who must be trusted: ``shuffled``, ``local`` or ``central``."""
+    """Who must be trusted: ``shuffled``, ``augmented``, ``local`` or ``central``."""
     estimators: ClassVar[tuple[str, ...]]
     """Names of the estimators, the default first."""
     calibrations: ClassVar[tuple[str, ...]] = CALIBRATIONS
@@ -202,8 +205,11 @@ class Protocol(ABC):
 
     @property
     def released_only(self) -> bool:
-        """Whether only a trusted party sees the messages, and others see only its noisy release."""
-        return self.trust == "central" or self.trusts_shuffler
+        """Whether users send their values without noise, and only what a trusted party makes of them is private.
+
+        An augmented shuffler makes it without reading the messages, if they are sealed.
+        """
+        return self.trust in ("central", "augmented") or self.trusts_shuffler
 
     @property
     @abstractmethod
@@ -304,8 +310,20 @@ class Protocol(ABC):
             counts += count_values(form.code(chunk), len(counts))
         return Tally(counts, messages.users, messages.secure)
 
+    @property
+    def shuffler_keeps(self) -> Dyadic:
+        """The probability with which an augmented shuffler keeps a report; it drops the others without reading them."""
+        return Dyadic(1, 0)
+
+    def draw_dummies(self, *, source: RandomSource = SYSTEM) -> NDArray[Any]:  # noqa: ARG002
+        """The messages that an augmented shuffler adds to one round, which it seals and mixes with those of users.
+
+        They are drawn once per round: a second draw for the same reports is a second release. Other shufflers add none.
+        """
+        return self.message_format.message(np.zeros(0, dtype=np.int64))
+
     def release(self, tally: Tally, *, source: RandomSource = SYSTEM) -> Tally:  # noqa: ARG002
-        """The release of the counting party: the tally itself, unless that party is trusted to add noise."""
+        """The release of the party that is trusted to add noise: a curator or an augmented shuffler; else the tally."""
         return tally
 
     def release_pmf(self, tally: Tally) -> Pmf:
@@ -359,7 +377,7 @@ class Protocol(ABC):
         """Refuse an unknown estimator, too few users, data without noise, and an impossible tally."""
         check_estimator(estimator, self.estimators)
         check_enough_users(tally.users, self.users)
-        if self.trust == "central" and not tally.released:
+        if self.trust in ("central", "augmented") and not tally.released:
             raise ParameterError("This tally contains the data without noise; release it first.")
         self.check_tally(tally)
 

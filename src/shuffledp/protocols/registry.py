@@ -51,6 +51,7 @@ PROTOCOLS: Mapping[str, _QuestionProtocols] = {
             "cheu": "count.cheu.CheuCount",
             "correlated-noise": "count.correlated_noise.CorrelatedNoiseCount",
             "pure-sum": "count.pure_sum.PureSumCount",
+            "shuffler-laplace": "count.shuffler_laplace.ShufflerLaplaceCount",
             "randomized-response": "count.randomized_response.RandomizedResponse",
             "discrete-laplace": "count.discrete_laplace.DiscreteLaplaceCount",
         }
@@ -68,6 +69,8 @@ PROTOCOLS: Mapping[str, _QuestionProtocols] = {
             "fake-users": "histogram.fake_users.FakeUsersHistogram",
             "correlated-noise": "histogram.correlated_noise.CorrelatedNoiseHistogram",
             "sample-and-threshold": "histogram.sample_and_threshold.SampleAndThresholdHistogram",
+            "shuffler-laplace": "histogram.shuffler_laplace.ShufflerLaplaceHistogram",
+            "shuffler-geometric": "histogram.shuffler_geometric.ShufflerGeometricHistogram",
             "k-rr": "histogram.k_rr.KRandomizedResponse",
             "unary": "histogram.unary.UnaryEncoding",
             "local-hashing": "histogram.local_hashing.LocalHashing",

@@ -106,7 +106,7 @@ class Target:
             epsilon=self.epsilon,
             delta=self.delta,
             users=self.users,
-            honest_users=1 if trust == "central" else self.honest_users,  # other users add no noise
+            honest_users=1 if trust in ("central", "augmented") else self.honest_users,  # other users add no noise
             curve=curve,
             theorem=theorem,
             local_epsilon=local_epsilon,

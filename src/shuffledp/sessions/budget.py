@@ -28,7 +28,7 @@ MAX_RELEASES = 256
 
 _ROUNDING = 1e-9  # tolerance for sums of shares, so that ten shares of 0.1 add up to the whole budget
 _NEIGHBOURS = (REPLACE_ONE, REPLACE_ONE_USER)  # the second also covers users who have one row
-_TRUST_ORDER = ("local", "shuffled", "central")
+_TRUST_ORDER = ("local", "shuffled", "augmented", "central")
 
 
 @dataclass(frozen=True)
@@ -242,9 +242,11 @@ class Budget:
             )
         needs_more = _TRUST_ORDER.index(guarantee.trust) > _TRUST_ORDER.index(self.trust)
         if needs_more or (protocol.trusts_shuffler and self.trust != "central"):
+            more = "augmented" if guarantee.trust == "augmented" else "central"
+            party = "a shuffler that adds dummies" if more == "augmented" else "a trusted party that sees the values"
             raise ParameterError(
-                f"{protocol.question}/{protocol.name} needs a trusted party that sees the values; this session is "
-                f'{self.trust}. Choose another protocol, or a session with trust="central".',
+                f"{protocol.question}/{protocol.name} needs {party}; this session is "
+                f'{self.trust}. Choose another protocol, or a session with trust="{more}".',
                 trust=guarantee.trust,
             )
         if guarantee.trust == "shuffled" and protocol.target.honest_fraction > self.honest_fraction:

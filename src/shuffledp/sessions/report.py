@@ -33,6 +33,7 @@ _NEIGHBOURS = {
 }
 _TRUST = {
     "shuffled": "in the shuffled model: the shuffler is trusted to shuffle; no party is trusted with a value",
+    "augmented": "in the augmented model: the shuffler is trusted to shuffle and to add dummies; it reads no value",
     "local": "in the local model: no party is trusted",
     "central": "in the central model: the party that collects the data is trusted with every value",
 }

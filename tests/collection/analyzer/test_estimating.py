@@ -18,7 +18,7 @@ NAMES = [
     f"{question}/{name}"
     for question, shelf in PROTOCOLS.items()
     for name, kind in shelf.items()
-    if kind.trust != "central" and not kind.trusts_shuffler and name != "almost-central"
+    if kind.trust in ("shuffled", "local") and not kind.trusts_shuffler and name != "almost-central"
 ]
 ALL_NEEDED = "sum/split-and-mix"
 USERS, MORE = 2000, 25

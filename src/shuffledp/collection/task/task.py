@@ -92,6 +92,11 @@ class Task:
     """The local epsilon in the document, if the task was read: its last digits may differ between machines."""
 
     def __post_init__(self) -> None:
+        if self.protocol.trust == "augmented":
+            raise ParameterError(
+                f"{self.protocol.name} needs a shuffler that adds dummies, and tasks of version {VERSION} have none; "
+                "choose a shuffled or local protocol."
+            )
         if self.protocol.released_only:
             raise ParameterError(
                 f"{self.protocol.name} requires a trusted party; a collection needs a shuffled or local protocol."
