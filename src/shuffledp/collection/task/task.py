@@ -94,7 +94,7 @@ class Task:
     def __post_init__(self) -> None:
         if self.protocol.trust == "augmented":
             raise ParameterError(
-                f"{self.protocol.name} needs a shuffler that adds dummies, and tasks of version {VERSION} have none; "
+                f"{self.protocol.name} needs a shuffler that adds dummies, which the servers do not have yet; "
                 "choose a shuffled or local protocol."
             )
         if self.protocol.released_only:
