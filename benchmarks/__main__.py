@@ -28,6 +28,7 @@ _SUBJECTS = (
     "parquet",
     "mean",
     "users",
+    "strings",
     "shuffle",
     "counting",
     "mixing",

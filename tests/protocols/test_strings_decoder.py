@@ -192,20 +192,24 @@ def test_a_tree_without_a_tail_takes_siblings_for_strings():
 
 @pytest.mark.slow
 def test_without_scrambling_a_common_prefix_spoils_the_search(monkeypatch):
-    """Planted: strings with a common prefix share all early cells, which then say nothing about their counts."""
-    held = dict.fromkeys(("wwwwww" + text for text in random_strings(60, 3)), 150)
+    """Planted: strings with a common prefix share all early cells, which then say nothing about their counts.
+
+    Binomial against the predicted recall, alpha 1e-6; errors of counts besides.
+    """
+    protocol = protocol_for(60_000, max_length=9)
+    count = round(protocol.expected_found_from(9))
+    held = dict.fromkeys(("wwwwww" + text for text in random_strings(200, 3)), count)
     monkeypatch.setattr(tree_module.StringTree, "scramble", lambda self, length, number: number)
     monkeypatch.setattr(tree_module.StringTree, "unscramble", lambda self, length, word: word)
-    estimate = decoded(protocol_for(20_000, max_length=9), held)
+    estimates = [decoded(protocol, held, settings=SearchSettings())]
     monkeypatch.undo()
-    right = decoded(protocol_for(20_000, max_length=9), held)
-    assert len(set(right.strings) & set(held)) > 0.9 * len(held)
-    errors = [
-        np.sqrt(np.mean([(count - 150) ** 2 for text, count in zip(e.strings, e.counts, strict=True) if text in held]))
-        for e in (estimate, right)
-    ]
-    assert errors[0] > 2 * errors[1]
-    assert errors[1] < 10
+    estimates.append(decoded(protocol, held, settings=SearchSettings()))
+    found = [set(estimate.strings) & set(held) for estimate in estimates]
+    recall = estimates[1].recall(9, count)
+    chances = [binom.cdf(len(texts), len(held), recall) for texts in found]
+    assert chances[0] < 1e-6 < chances[1], (recall, [len(texts) for texts in found], len(held))
+    right = [number for text, number in zip(estimates[1].strings, estimates[1].counts, strict=True) if text in held]
+    assert np.sqrt(np.mean((np.array(right) - count) ** 2)) < 10
 
 
 def test_listed_candidates_need_fewer_users():
