@@ -181,6 +181,14 @@ def test_predicted_recall_is_the_measured_one():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("users", "length", "shares"), [(200_000, 34, (0.9, 1.0, 1.2)), (300_000, 54, (0.9, 1.1))])
+def test_predicted_recall_of_words_above_128_bits(users, length, shares):
+    """Words of 160 and 254 bits, 100 strings per count; binomial, alpha 1e-6 over all counts."""
+    rows = recall_rows(users, 100, (length,), shares)
+    assert 2 * len(rows) * least_tail(rows, 2) > 1e-6, rows
+
+
+@pytest.mark.slow
 def test_a_tree_without_a_tail_takes_siblings_for_strings():
     """Planted: without levels that cover the whole word, the last bits of a string are hardly distinguished."""
     held = dict.fromkeys(random_strings(80, 14), 170)

@@ -32,7 +32,10 @@ STRIDE = 4
 
 @pytest.fixture
 def batch(collection):
-    task = collection.task("histogram/k-rr")  # whose distribution is computed in no time
+    return batch_of(collection, collection.task("histogram/k-rr"))  # whose distribution is computed in no time
+
+
+def batch_of(collection, task):
     sealed = collection.sealed(task, np.arange(220) % 4)
     sealed[:3] = [os.urandom(task.sealed_size) for _ in range(3)]
     return collection.batch(task, sealed, chunk_records=60)
@@ -210,6 +213,19 @@ def deliver_until(client, batch, deadline: float) -> bool:
 @pytest.mark.parametrize("schedules", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_kill_minus_nine_at_random_times(schedules, collection, batch, nursery, free_port, new_client):
     """Each schedule: killed once or twice while chunks arrive or are opened, a budget reserved, results written."""
+    run_schedules(schedules, collection, batch, nursery, free_port, new_client)
+
+
+@pytest.mark.parametrize("schedules", [1, pytest.param(MANY // 4, marks=pytest.mark.slow)])
+def test_kill_minus_nine_in_a_round_of_strings(schedules, collection, nursery, free_port, new_client):
+    """The same with a search for strings before the budget is reserved; it finds the same strings every time."""
+    task = collection.task("strings/tree-blanket", settings={"domain": Strings("ab", 2)})
+    reference = run_schedules(schedules, collection, batch_of(collection, task), nursery, free_port, new_client)
+    assert json.loads(reference["json"])["strings"]
+
+
+def run_schedules(schedules, collection, batch, nursery, free_port, new_client) -> dict[str, bytes]:
+    """Kill and restart the analyzer; the release is that of an undisturbed one, which is returned."""
     work, config, task_id = collection.folder / "work", collection.config(), batch.task.id
     port = free_port()
     client = new_client(port)
@@ -240,3 +256,4 @@ def test_kill_minus_nine_at_random_times(schedules, collection, batch, nursery, 
         assert published(work, task_id) == reference
         check_clean(work, task_id)
     assert kills >= schedules
+    return reference

@@ -112,28 +112,32 @@ class Judge:
         few = bits <= _FEW_BITS
         likely &= np.where(few, np.inf, margins).min(axis=1) >= _SIBLING_MARGIN
         doubtful = self.thorough & likely & (np.where(few, margins, np.inf).min(axis=1) < _CLEAR_MARGIN)
+        groups: dict[tuple[int, int], list[int]] = {}
         for position in np.flatnonzero(doubtful).tolist():
             first = int(np.argmax(few[position] & compared[position]))
-            share, limit = float(shares[position, 0]), float(limits[position, 0])
-            likely[position] = self._beats_siblings(candidates.words[position], first, share, limit)
+            groups.setdefault((candidates.words[position][0], first), []).append(position)
+        for (length, first), positions in groups.items():
+            numbers = [candidates.words[position][1] for position in positions]
+            likely[positions] = self._beat_siblings(length, first, numbers, shares[positions], limits[positions])
         return likely
 
-    def _beats_siblings(self, word: Word, first: int, share: float, limit: float) -> bool:
-        """Whether the string is much more likely than all others with the same prefix before level ``first``."""
-        length, number = word
+    def _beat_siblings(self, length: int, first: int, words: list[int], shares: Floats, limits: Floats) -> Flags:
+        """Whether each word is much more likely than all others with the same prefix before level ``first``."""
         depths = self.tree.depths(length)
         bits = depths[-1] - (depths[first - 1] if first else 0)
-        siblings = np.repeat(self.tree.as_limbs(length, [number]), 1 << bits, axis=0)
-        own = number & ((1 << bits) - 1)
-        siblings[:, 0] += np.arange(1 << bits, dtype=np.uint64) - np.uint64(own)
-        totals = np.zeros(1 << bits)
+        limbs = np.repeat(self.tree.as_limbs(length, words), 1 << bits, axis=0)
+        own = np.array([word & ((1 << bits) - 1) for word in words])
+        limbs[:, 0] -= np.repeat(own, 1 << bits).astype(np.uint64)
+        limbs[:, 0] += np.tile(np.arange(1 << bits, dtype=np.uint64), len(words))
+        totals = np.zeros((len(words), 1 << bits))
+        logs = np.log1p(shares / max(self.background, 1e-9))
         for level in range(first, self.tree.levels):
-            buckets = self.tree.bucket_of(length, level, self.tree.prefixes(length, level, siblings))
-            seen = self.counts[level, buckets]
-            ratios = seen * math.log1p(share / max(self.background, 1e-9)) - share
-            totals += np.where(seen <= limit, ratios, 0.0)  # more messages are those of a frequent string
-        others = np.exp(np.minimum(totals - totals[own], 50.0))
-        return float(others.sum() - 1) <= _SIBLING_ODDS
+            buckets = self.tree.bucket_of(length, level, self.tree.prefixes(length, level, limbs))
+            seen = self.counts[level, buckets].reshape(totals.shape)
+            totals += np.where(seen <= limits, seen * logs - shares, 0.0)  # more are those of a frequent string
+        odds = np.exp(np.minimum(totals - totals[np.arange(len(words)), own][:, None], 50.0)).sum(axis=1) - 1
+        beaten: Flags = odds <= _SIBLING_ODDS
+        return beaten
 
     def _stands_out(self, candidates: Candidates, position: int, free: Flags, accepted: int) -> bool:
         """Whether the free cells alone hold more than a wrong string has by chance."""

@@ -41,13 +41,13 @@ def search(tree: StringTree, plan: SearchPlan, symbols: NDArray[Any], *, nodes: 
     length, depths = plan.length, tree.depths(plan.length)
     words, scores = np.zeros((1, tree.limbs(length)), dtype=np.uint64), np.zeros(1, dtype=np.int16)
     evaluated, complete, depth = 0, True, 0
-    kinds = int(np.iinfo(symbols.dtype).max) + 1
+    tables = plan.tables(int(np.iinfo(symbols.dtype).max) + 1)
     extend = _NativeExtension(tree.limbs(length)) if native else _extend_in_numpy
     for level in range(tree.levels):
         bits = depths[level] - depth
         depth = depths[level]
         evaluated += len(words) << bits
-        step = _Step(bits, tree.key(length, level), symbols[level], plan.table(level, kinds), plan.ceilings[level])
+        step = _Step(bits, tree.key(length, level), symbols[level], tables[level], plan.ceilings[level])
         words, scores = extend(words, scores, step)
         if len(words) > nodes:
             complete = False

@@ -144,11 +144,11 @@ class SearchPlan:
         """The least count that is found with the planned probability; infinite if none is."""
         return self._walk.least_count(self.probability, self.design_count)
 
-    def table(self, level: int, symbols: int) -> NDArray[np.int16]:
-        """What each of so many symbols adds to the score on a level."""
+    def tables(self, symbols: int) -> NDArray[np.int16]:
+        """What each of so many symbols adds to the score, per level."""
         gains = np.pad(self.gains, (0, max(0, symbols - len(self.gains))), mode="edge")[:symbols]
-        table: NDArray[np.int16] = (gains - self.costs[level]).astype(np.int16)
-        return table
+        tables: NDArray[np.int16] = (gains - self.costs[:, None]).astype(np.int16)
+        return tables
 
 
 @dataclass(frozen=True)
