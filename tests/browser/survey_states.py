@@ -45,6 +45,8 @@ class Case:
     submit: bool = False
     choose: bool = False
     options: dict = field(default_factory=dict)
+    result: str = ""
+    """The address of the published result."""
 
 
 SENT = {"check": CHECKED, "answer": {"result": {}}}
@@ -68,6 +70,8 @@ CASES = {
     "sealing": Case("sealing", {"check": CHECKED, "answer": {"done": 300, "total": 777}}, choose=True, submit=True),
     "waiting": Case("waiting", SENT | {"send": refusal("unreachable")}, choose=True, submit=True),
     "delivered": Case("delivered", {"check": checked("delivered")}),
+    "delivered-published": Case("delivered", {"check": checked("delivered")}, result="https://analyzer.example/page"),
+    "closed-published": Case("closed", {"check": checked(closes=NOW - 1)}, result="https://analyzer.example/page"),
     "delivered-kiosk": Case("delivered", {"check": checked("delivered")}, options={"kiosk": True}),
     "early": Case("closed", {"check": checked(opens=NOW + HOUR)}),
     "closed": Case("closed", {"check": checked(closes=NOW - 1)}),
@@ -95,6 +99,8 @@ def scripted_worker(case):
 
 def bring_about(page, origin, case):
     """Open the page in a state; the scripted worker must be routed before."""
+    if case.result:
+        page.route("**/result.json", lambda route: route.fulfill(json={"url": case.result}))
     page.goto(origin)
     if case.submit:
         page.wait_for_selector("form")
@@ -102,5 +108,7 @@ def bring_about(page, origin, case):
             page.locator("input").first.check()
         page.locator("form button").click()
     page.wait_for_function("(state) => document.body.dataset.state === state", arg=case.state)
+    if case.result:
+        page.wait_for_selector(f"a[href='{case.result}']")
     if case.state == "waiting":
         page.wait_for_selector("button:not([hidden])")

@@ -9,12 +9,13 @@ import sys
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from page_checks import Watcher, faults
+from playwright.sync_api import Error
 
 from shuffledp.cli import main
 
 SMALL = "question=count&users=500&delta=1e-6"
 DONE = "#results:not([aria-busy]) #year svg"
-AXE = "clients/web/node_modules/axe-core/axe.min.js"
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +32,26 @@ def address():
 @pytest.fixture
 def watched(context, address):
     """A page; nothing may be requested from elsewhere, and no error or violation of the policy may be logged."""
+    watcher = Watcher(context, (address, "data:"), heard=".")
+    yield context.new_page()
+    watcher.check()
+
+
+def test_requests_elsewhere_and_violations_are_noticed(context, address, site):
+    """The planted faults: a request to another origin, an inline style, HTML from a string."""
+    watcher = Watcher(context, (address, "data:"), heard=".")
     page = context.new_page()
-    problems = []
-    page.on("console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: request.url.startswith((address, "data:")) or problems.append(request.url))
-    yield page
-    assert problems == []
+    page.goto(f"{address}?{SMALL}")
+    page.wait_for_selector(DONE)
+    watcher.check()
+    page.evaluate("(url) => fetch(url, { mode: 'no-cors' }).catch(() => {})", site[1])
+    page.evaluate("() => document.body.setAttribute('style', 'color: red')")
+    page.evaluate("() => { try { document.body.innerHTML = '<b>x</b>'; } catch { } }")
+    page.wait_for_timeout(100)
+    heard = " ".join(watcher.complaints)
+    assert all(directive in heard for directive in ("connect-src", "style-src", "trusted-types"))
+    page.goto(site[1])
+    assert watcher.outside() == [site[1]]
 
 
 def printed(capsys, command):
@@ -120,52 +134,95 @@ def test_the_address_has_the_state(watched, address):
     assert watched.get_by_label("Look at cheu (tight)").is_checked()
 
 
-def test_without_javascript(browser, address):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
+def planned_by_form(page, address, seconds=120):
+    """What the page shows after a question was asked by its form, without scripts."""
     page.goto(address)
     assert page.locator("input[type=range]").count() == 0
     page.get_by_label("count", exact=True).check()
     page.get_by_label("Users", exact=True).fill("500")
     page.get_by_label("Delta", exact=True).fill("1e-6")
-    page.get_by_role("button", name="Plan").click(timeout=120_000)
-    page.wait_for_selector("#year svg", timeout=120_000)
-    assert "A count of 500 users at epsilon = 1, delta = 1e-06" in page.inner_text("h2")
+    with page.expect_navigation(timeout=1000 * seconds):
+        page.get_by_role("button", name="Plan").click(timeout=1000 * seconds)
+    return page.locator("h2, #year svg").all_inner_texts()
+
+
+def test_without_javascript(browser, address, web):
+    context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(120_000)
+    page = context.new_page()
+    shown = planned_by_form(page, address)
+    assert shown[0] == "A count of 500 users at epsilon = 1, delta = 1e-06"
+    assert page.locator("#year svg").count() == 1
     page.get_by_role("button", name="Draw again").click()
-    page.wait_for_selector("#preview svg", timeout=120_000)
+    page.wait_for_selector("#preview svg")
     page.get_by_label("Users", exact=True).fill("<b>many")
     page.get_by_role("button", name="Plan").click()
     assert page.inner_text("#error") == "users must be an integer, not '<b>many'."
+    assert page.get_by_label("Delta", exact=True).input_value() == "1e-6", "what was right is kept"
     context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_accessibility(browser, address, web, scheme):
-    """axe-core finds nothing in any state, and finds a planted fault."""
-    context = browser.new_context(bypass_csp=True, color_scheme=scheme, viewport={"width": 360, "height": 740})
-    context.set_default_timeout(120_000)
+@pytest.mark.parametrize(
+    ("fault", "replacement"),
+    [('name="show" value="all"', 'type="button"'), ('action="/" method="get"', 'action="/" method="post"')],
+)
+def test_a_form_that_needs_a_script_would_be_noticed(browser, address, fault, replacement):
+    """The planted faults: a button that does nothing without a script, and a form that the server does not answer."""
+    context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(3000)
     page = context.new_page()
-    source = (web.ROOT / AXE).read_text(encoding="utf-8")
 
-    def violations():
-        page.evaluate(source)
-        found = page.evaluate("async () => (await axe.run()).violations")
-        return [(each["id"], [node["target"] for node in each["nodes"]]) for each in found]
+    def faulty(route):
+        body = route.fetch().text()
+        assert fault in body
+        route.fulfill(body=body.replace(fault, replacement), content_type="text/html")
 
+    page.route(address, faulty, times=1)
+    try:
+        shown = planned_by_form(page, address, seconds=3)
+    except Error:
+        shown = []
+    assert not any(text.startswith("A count of 500 users") for text in shown)
+    context.close()
+
+
+STATES = ("streaming", "done", "wrong number", "wrong address", "infeasible", "without JavaScript")
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("dark", 320), pytest.param("light", 1280, marks=pytest.mark.slow)])
+def test_all_states(browser, address, web, scheme, width):
+    """axe-core finds nothing in any state, and finds a planted fault."""
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 740})
+    context.set_default_timeout(120_000)
+    page, found = context.new_page(), {}
+    page.goto(f"{address}?question=count&users=40000&releases=90&honest_fraction=0.{width}")
+    page.wait_for_selector("#results[aria-busy=true] [aria-label*='best first'] tbody tr")
+    assert "Best so far: " in page.inner_text("#results")
+    found["streaming"] = faults(page, web)
     page.goto(f"{address}?{SMALL}")
     page.wait_for_selector(DONE)
     for details in page.locator("details").all():
         details.evaluate("(element) => { element.open = true; }")
-    assert violations() == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360, "it does not scroll sideways"
+    found["done"] = faults(page, web)
     page.get_by_label("Users", exact=True).fill("many")
     page.wait_for_selector("#error:not([hidden])")
-    assert violations() == []
+    found["wrong number"] = faults(page, web)
     page.goto(f"{address}?users=many")
     assert page.inner_text("#error") == "users must be an integer, not 'many'."
-    assert violations() == []
+    assert not page.get_by_text("press Plan").is_visible(), "there is no such button"
+    found["wrong address"] = faults(page, web)
+    page.goto(f"{address}?{SMALL}&max_bytes=0.001")
+    page.wait_for_selector("#results:not([aria-busy]) .error")
+    assert page.get_by_text("No protocol of the shuffled model meets the target.").count() == 1, "said once"
+    found["infeasible"] = faults(page, web)
     page.evaluate("document.querySelector('label[for=users]').remove()")
-    assert [name for name, _ in violations()] == ["label"]
+    assert [fault.partition(":")[0] for fault in faults(page, web)] == ["label"]
+    # as without JavaScript, which axe-core needs
+    page.route("**/planner.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+    page.goto(f"{address}?{SMALL}&show=all")
+    found["without JavaScript"] = faults(page, web)
+    assert tuple(found) == STATES
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
     context.close()
 
 

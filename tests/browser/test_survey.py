@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
+from page_checks import Watcher
 from survey_rounds import MODES, Round, forged, resigned
 
 import shuffledp as sdp
@@ -22,11 +23,6 @@ ANSWERS = {
     "quantiles/uniform-blanket": ["0", "120", "57.5"],
     "strings/tree-blanket": ["a", " Twelvesymbol ", "tram"],
 }
-VIOLATIONS = """
-document.addEventListener("securitypolicyviolation", (event) => {
-  console.error("violation", event.violatedDirective, event.blockedURI);
-});
-"""
 
 
 @pytest.fixture(scope="module")
@@ -58,28 +54,6 @@ def collection(servers):
     servers.proxy.requests.clear()
     servers.proxy.faults.lose_answers, servers.proxy.faults.down, servers.proxy.faults.problem = 0, False, None
     return servers
-
-
-class Watcher:
-    """All requests and complaints of a browser context."""
-
-    def __init__(self, context, allowed):
-        self.allowed, self.requests, self.complaints = allowed, [], []
-        context.on("request", lambda request: self.requests.append(request.url))
-        context.on("console", lambda message: self._hear(message.text))
-        context.on("weberror", lambda error: self.complaints.append(str(error.error)))
-        context.add_init_script(VIOLATIONS)
-
-    def _hear(self, text):
-        if re.search("violation|Content Security Policy|Trusted|Refused to", text):
-            self.complaints.append(text)
-
-    def outside(self):
-        return [url for url in self.requests if not url.startswith(self.allowed)]
-
-    def check(self):
-        assert self.outside() == []
-        assert self.complaints == []
 
 
 @pytest.fixture

@@ -80,7 +80,8 @@ async function plan(): Promise<void> {
   try {
     for await (const event of events(`/api/plan?${parameters}`, signal)) {
       if (event.name === "candidate") say(`${event.data.done} of ${event.data.protocols} protocols calibrated.`);
-      if (event.name === "infeasible" || event.name === "failed") fail(event.data.error);
+      if (event.name === "infeasible") say("No protocol meets the target."); // the results say why
+      if (event.name === "failed") fail(event.data.error);
       if (event.name === "ranked") say(`All protocols were calibrated; ${event.data.plans.length} plans.`);
       const now = performance.now(), last = event.name === "ranked" || event.name === "end" || event.name === "infeasible";
       if (event.name !== "start" && (last || now - shown > REFRESH)) {

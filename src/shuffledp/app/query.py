@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 from urllib.parse import urlencode
 
 from shuffledp.checks import check_confidence, check_target, check_users
-from shuffledp.errors import ParameterError
+from shuffledp.errors import ParameterError, ShuffledpError
 from shuffledp.planning import Count, Histogram, Limits, Mean, Plan, Plans, Quantiles, Question, Sum
 from shuffledp.planning.several_releases import check_releases
 
@@ -91,6 +92,16 @@ class Query:
             raise ParameterError(f"There is no parameter {unknown[0][:_LONGEST_NUMBER]!r} here.")
         values = {name: _parse(name, text.strip(), str(kinds[name])) for name, text in parameters.items()}
         return cls(**{name: value for name, value in values.items() if value is not MISSING})
+
+    @classmethod
+    def parse_valid(cls, parameters: Mapping[str, str]) -> Query:
+        """The query of the valid parameters alone, so that a form with one wrong number keeps the others."""
+        query, valid = cls(), dict[str, str]()
+        for name in (field.name for field in fields(cls) if field.name in parameters):
+            with suppress(ShuffledpError):
+                query = cls.parse(valid | {name: parameters[name]})
+                valid[name] = parameters[name]
+        return query
 
     @property
     def asked(self) -> Question:

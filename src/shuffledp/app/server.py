@@ -82,7 +82,7 @@ class PlannerApp:
         try:
             query = Query.parse(parameters)
         except ShuffledpError as error:
-            return _rendered(Query(), None, str(error), status=400)
+            return _rendered(Query.parse_valid(parameters), None, str(error), status=400)
         try:
             return await _unless_disconnected(request, self._shown(query, show))
         except ShuffledpError as error:

@@ -100,7 +100,7 @@ def results_view(cached: CachedResults, query: Query, preview: Preview | str | N
     return view | {
         "plans": plans,
         "heading": _heading(plans),
-        "best": f"Best: {plans[0].protocol.name} ({plans[0].variant}), {plans[0].why}.",
+        "best": f"{'Best' if cached.is_complete else 'Best so far'}: {plan_id(plans[0])}, {plans[0].why}.",
         "warnings": list(plans.warnings),
         "units": units_of(plans.question.unit, plans[0]),
         "feasible": [_row(plan, cached, chosen) for plan in plans if not plan.reference],
@@ -175,7 +175,7 @@ def _point_name(plan: Plan, chosen: Plan) -> str:
 def _collection_sentence(plans: Plans, plan: Plan, collected: Collected | str | None) -> str:
     name = plan.protocol.name
     if collected is None:
-        return _PENDING
+        return "The cost in a collection follows when all protocols are calibrated."
     if isinstance(collected, str):
         return f"{name}: {collected}"
     unit = plans.question.unit

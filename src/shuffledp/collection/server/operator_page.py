@@ -100,6 +100,7 @@ def view_of(overview: Mapping[str, Any], *, exact: bool = False, release_url: st
         "now": now.strftime("%H:%M:%S UTC"),
         "version": overview["version"],
         "exact": exact,
+        "unreadable": False,
         "ready": overview["ready"],
         "summary": _summary(overview),
         "alerts": [
@@ -121,6 +122,7 @@ def _failed_view(role: str, reason: str) -> dict[str, Any]:
         "now": datetime.now(UTC).strftime("%H:%M:%S UTC"),
         "version": "",
         "exact": False,
+        "unreadable": True,
         "ready": False,
         "summary": [],
         "alerts": [{"level": "act", "task": None, "name": "", "message": reason}],
@@ -176,8 +178,10 @@ def _shuffler_lines(entry: Mapping[str, Any], now: datetime) -> list[str]:
 
 def _pace(entry: Mapping[str, Any], seconds: float) -> str:
     """The number of reports to expect, and how many an hour are needed."""
-    missing = entry["minimum_users"] - entry["reports"]
-    needed = f" {missing / max(seconds / 3600, 1e-9):,.3g} an hour are needed." if missing > 0 and seconds > 0 else ""
+    missing, hours = entry["minimum_users"] - entry["reports"], seconds / 3600
+    needed = ""
+    if missing > 0:
+        needed = f" {missing:,} more are needed." if hours < 1 else f" {missing / hours:,.1f} an hour are needed."
     return f"At the average pace it closes with about {entry['projected_reports']:,} reports.{needed}"
 
 
