@@ -36,6 +36,8 @@ class Faults:
     lose_answers: int = 0
     down: bool = False
     problem: tuple[int, str] | None = None
+    hide_browser: bool = False
+    """Whether reports are forwarded as if no browser had sent them: the shuffler checks neither type nor origin."""
 
 
 class RecordingProxy(ThreadingHTTPServer):
@@ -89,6 +91,8 @@ class _Forward(BaseHTTPRequestHandler):
         connection = http.client.HTTPConnection("127.0.0.1", proxy.shuffler_port, timeout=60)
         with closing(connection):
             forwarded = {key: value for key, value in self.headers.items() if key != "Host"}
+            if faults.hide_browser:
+                forwarded = {"Content-Type": "application/octet-stream"}
             connection.request(self.command, self.path, body, forwarded)
             answer = connection.getresponse()
             content, recorded.status = answer.read(), answer.status

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 from page_checks import Watcher
-from survey_rounds import MODES, Round, forged, resigned
+from survey_rounds import MODES, Faults, Round, forged, resigned
 
 import shuffledp as sdp
 from shuffledp.collection.device import Connection
@@ -52,7 +52,7 @@ def servers(prepared, histogram, sized):
 def collection(servers):
     """The servers, with a proxy that has recorded nothing and has no faults."""
     servers.proxy.requests.clear()
-    servers.proxy.faults.lose_answers, servers.proxy.faults.down, servers.proxy.faults.problem = 0, False, None
+    servers.proxy.faults = Faults()
     return servers
 
 
@@ -72,10 +72,14 @@ def watch(collection):
 
 
 @contextmanager
-def served(collection, signed, tmp_path, *, replace_task=None, **options):
+def served(collection, signed, tmp_path, *, replace_task=None, planted="", **options):
+    """The page of a task; ``planted`` is code that its worker runs first."""
     server = collection.site(signed, tmp_path / f"site-{len(list(tmp_path.iterdir()))}", **options)
     if replace_task is not None:
         (server.site.directory / "task.json").write_bytes(replace_task)
+    worker = server.site.directory / "survey-worker.js"
+    if planted:
+        worker.write_text(f"{planted}\n{worker.read_text(encoding='utf-8')}", encoding="utf-8")
     with server.running() as origin:
         yield origin, server.site
 
@@ -134,8 +138,8 @@ def test_a_release_of_answers_from_the_page(collection, context, watch, tmp_path
 def test_every_answer_has_the_same_size(collection, sized, context, watch, tmp_path, protocol):
     watch(context)
     signed, answers = sized[protocol], ANSWERS[protocol]
-    page = context.new_page()
     with served(collection, signed, tmp_path, kiosk=True) as (origin, _):
+        page = context.new_page()
         page.goto(origin)
         for answer in answers:
             state(page, "question")
@@ -147,21 +151,45 @@ def test_every_answer_has_the_same_size(collection, sized, context, watch, tmp_p
             state(page, "delivered")
             page.get_by_role("button", name="Next person").click()
             page.wait_for_load_state()
-    sent = [
-        (len(report.body), report.headers["Content-Length"], report.status) for report in collection.proxy.reports()
-    ]
     size = ReportFormat.of(signed.task).size
-    assert sent == [(size, str(size), 201)] * len(answers)
+    assert sizes(collection) == [(size, str(size), 201)] * len(answers)
     assert len({report.body for report in collection.proxy.reports()}) == len(answers)
 
 
-def test_the_same_bytes_after_a_lost_answer(collection, histogram, context, watch, tmp_path):
-    watch(context)
-    before = collection.accepted()
-    collection.proxy.faults.lose_answers = (
-        1  # the shuffler has the report, the page does not know it; then nothing works
-    )
-    with served(collection, histogram, tmp_path) as (origin, _):
+def sizes(collection):
+    """Bytes, stated bytes and status of every report."""
+    return [
+        (len(report.body), report.headers["Content-Length"], report.status) for report in collection.proxy.reports()
+    ]
+
+
+SIZE_OF_THE_ANSWER = """
+const { fetch } = globalThis;
+let answer = "";
+addEventListener("message", ({ data }) => { if (data.call === "answer") answer = data.arguments.value; });
+globalThis.fetch = (url, options) =>
+  fetch(url, options?.body ? { ...options, body: new Blob([options.body, answer]) } : options);
+"""
+
+
+def test_a_size_that_depends_on_the_answer_is_noticed(collection, histogram, context, tmp_path):
+    """The planted fault: a client that adds the answer to the report."""
+    with served(collection, histogram, tmp_path, kiosk=True, planted=SIZE_OF_THE_ANSWER) as (origin, _):
+        page = context.new_page()
+        for answer in ("Car", "Bicycle"):
+            page.goto(origin)
+            choose(page, answer)
+            state(page, "refused", "delivered")
+            page.get_by_role("button", name="Next person").click()
+            page.wait_for_load_state()
+    size = ReportFormat.of(histogram.task).size
+    assert [sent for sent, _, _ in sizes(collection)] == [size + len("Car"), size + len("Bicycle")]
+
+
+def answer_with_a_lost_answer(collection, histogram, context, tmp_path, planted=""):
+    """Answer while the answer of the shuffler is lost, open the page again, and answer again if it asks: its states."""
+    collection.proxy.faults.lose_answers = 1  # the shuffler has the report, the page does not know it; then all fails
+    with served(collection, histogram, tmp_path, planted=planted) as (origin, _):
         page = context.new_page()
         page.goto(origin)
         choose(page, "Car")
@@ -172,21 +200,30 @@ def test_the_same_bytes_after_a_lost_answer(collection, histogram, context, watc
         collection.proxy.faults.down = False
         again = context.new_page()
         again.goto(origin)
-        assert state(again, "delivered", "refused", "closed") == "delivered"
+        seen = [state(again, "delivered", "refused", "closed", "question")]
+        if seen == ["question"]:
+            choose(again, "Car")
+            state(again, "delivered", "refused", "closed")
         again.reload()
-        assert state(again, "delivered", "question") == "delivered"
-        assert again.locator("form").count() == 0
-        reports = collection.proxy.reports()
-        assert len(reports) >= 2
-        assert {report.status for report in reports} - {0} == {200, 201}
-        assert len({report.body for report in reports}) == 1
-        assert collection.accepted() == before + 1
-        other = context.browser.new_context()  # another device: the bytes differ, though the answer is the same
-        page = other.new_page()
-        page.goto(origin)
-        choose(page, "Car")
-        state(page, "delivered")
-        other.close()
+        seen.append(state(again, "delivered", "question"))
+    return seen
+
+
+def test_the_same_bytes_after_a_lost_answer(collection, histogram, context, watch, tmp_path):
+    watch(context)
+    before = collection.accepted()
+    assert answer_with_a_lost_answer(collection, histogram, context, tmp_path) == ["delivered", "delivered"]
+    reports = collection.proxy.reports()
+    assert len(reports) >= 2
+    assert {report.status for report in reports} - {0} == {200, 201}
+    assert len({report.body for report in reports}) == 1
+    assert collection.accepted() == before + 1
+
+
+def test_an_outbox_that_forgets_is_noticed(collection, histogram, context, tmp_path):
+    """The planted fault: what a page has stored is gone when it is opened again, so that it makes another report."""
+    before, planted = collection.accepted(), "indexedDB.deleteDatabase('shuffledp');"
+    assert answer_with_a_lost_answer(collection, histogram, context, tmp_path, planted)[0] == "question"
     assert len({report.body for report in collection.proxy.reports()}) == 2
     assert collection.accepted() == before + 2
 
@@ -278,41 +315,62 @@ def test_hostile_strings_of_a_task(collection, context, watch, tmp_path):
     assert dialogs == []
 
 
-def test_other_origins_cannot_report(collection, histogram, context, page, site, tmp_path):
-    """A page of another origin makes browsers send a valid report: only that of the listed page may be counted."""
-    report = sdp.collection.sealed_report(histogram.task, "Walk")
-    url = f"{collection.rehearsal.shuffler_url}/v1/tasks/{histogram.task.id.hex()}/reports"
-    send = """async ([url, bytes, mode, type]) => {
-      const body = new Blob([new Uint8Array(bytes)], type ? { type } : {});
-      try {
-        const answer = await fetch(url, { method: "POST", mode, body });
-        return answer.type + " " + answer.status;
-      } catch {
-        return "blocked";
-      }
-    }"""
-    before = collection.accepted()
-    attempts = [
-        ("no-cors", ""),
-        ("no-cors", "text/plain"),
-        ("no-cors", "application/octet-stream"),
-        ("cors", "application/octet-stream"),
-        ("cors", "text/plain"),
+ATTEMPTS = [
+    ("no-cors", ""),
+    ("no-cors", "text/plain"),
+    ("no-cors", "application/octet-stream"),
+    ("cors", "application/octet-stream"),
+    ("cors", "text/plain"),
+]
+SEND = """async ([url, bytes, mode, type]) => {
+  const body = new Blob([new Uint8Array(bytes)], type ? { type } : {});
+  try {
+    const answer = await fetch(url, { method: "POST", mode, body });
+    return answer.type + " " + answer.status;
+  } catch {
+    return "blocked";
+  }
+}"""
+
+
+def report_from(page, url, task):
+    """Try to send valid reports from a page in all ways that a browser has; what the page is told."""
+    outcomes = [
+        page.evaluate(SEND, [url, list(sdp.collection.sealed_report(task, "Walk")), mode, kind])
+        for mode, kind in ATTEMPTS
     ]
-    page.goto(site[1])
-    outcomes = [page.evaluate(send, [url, list(report), mode, kind]) for mode, kind in attempts]
-    assert outcomes == ["opaque 0", "opaque 0", "opaque 0", "blocked", "blocked"]
     beacon = "([url, bytes]) => navigator.sendBeacon(url, new Blob([new Uint8Array(bytes)], { type: 'text/plain' }))"
-    assert page.evaluate(beacon, [url, list(report)])
+    assert page.evaluate(beacon, [url, list(sdp.collection.sealed_report(task, "Walk"))])
     page.wait_for_timeout(300)
+    return outcomes
+
+
+def test_other_origins_cannot_report(collection, histogram, context, page, site, tmp_path):
+    """A page of another origin makes browsers send valid reports: only that of the listed page may be counted."""
+    path = f"/v1/tasks/{histogram.task.id.hex()}/reports"
+    before = collection.accepted()
+    page.goto(site[1])
+    outcomes = report_from(page, f"{collection.rehearsal.shuffler_url}{path}", histogram.task)
+    assert outcomes == ["opaque 0", "opaque 0", "opaque 0", "blocked", "blocked"]
     assert collection.accepted() == before
     with served(collection, histogram, tmp_path) as (origin, _):
         listed = context.new_page()
         listed.goto(origin)
         state(listed, "question")
-        through_proxy = url.replace(collection.rehearsal.shuffler_url, collection.proxy.url)
-        assert listed.evaluate(send, [through_proxy, list(report), "cors", "application/octet-stream"]) == "cors 201"
+        report = list(sdp.collection.sealed_report(histogram.task, "Walk"))
+        sent = listed.evaluate(SEND, [f"{collection.proxy.url}{path}", report, "cors", "application/octet-stream"])
+        assert sent == "cors 201"
     assert collection.accepted() == before + 1
+
+
+def test_reports_of_other_origins_would_be_noticed(collection, histogram, page, site):
+    """The planted fault: a shuffler that looks at neither type nor origin. Its answers are as unreadable as before."""
+    collection.proxy.faults.hide_browser = True
+    before = collection.accepted()
+    page.goto(site[1])
+    outcomes = report_from(page, f"{collection.proxy.url}/v1/tasks/{histogram.task.id.hex()}/reports", histogram.task)
+    assert outcomes == ["opaque 0", "opaque 0", "opaque 0", "blocked", "blocked"]
+    assert collection.accepted() > before
 
 
 def test_the_watcher_sees_other_requests_and_violations(collection, histogram, context, site, tmp_path):

@@ -181,7 +181,10 @@ def _pace(entry: Mapping[str, Any], seconds: float) -> str:
     missing, hours = entry["minimum_users"] - entry["reports"], seconds / 3600
     needed = ""
     if missing > 0:
-        needed = f" {missing:,} more are needed." if hours < 1 else f" {missing / hours:,.1f} an hour are needed."
+        pace = (
+            f"{missing / hours:,.{0 if missing > 10 * hours else 1}f} an hour" if hours >= 0.1 else f"{missing:,} more"
+        )
+        needed = f" {pace} are needed."
     return f"At the average pace it closes with about {entry['projected_reports']:,} reports.{needed}"
 
 
