@@ -9,6 +9,7 @@ import math
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, localcontext
 
 import pytest
 
@@ -82,11 +83,16 @@ def too_strong(task):
 def verdicts(web, tmp_path):
     """What the web client says about signed tasks: their names and contents, and ids that are pinned."""
 
-    def verdicts_of(cases, pins=()):
+    def verdicts_of(cases, pins=(), epsilons=()):
         document = {
             "author": to_base64(AUTHOR.public.raw),
             "cases": [
-                {"name": name, "content": base64.b64encode(content).decode(), "pins": list(pins), "epsilons": []}
+                {
+                    "name": name,
+                    "content": base64.b64encode(content).decode(),
+                    "pins": list(pins),
+                    "epsilons": list(epsilons),
+                }
                 for name, content in cases.items()
             ],
         }
@@ -166,3 +172,54 @@ def test_a_task_for_many_users(verdicts):
         print(f"{name}: {verdict['milliseconds']:.0f} ms")
         assert verdict["reason"] is None
         assert verdict["milliseconds"] < 30_000
+
+
+EPSILONS = (0.01, 0.5, 1.0, 3.0, 8.0)
+
+
+def number_of(document):
+    numerator = document["numerator"]
+    return Decimal(numerator if isinstance(numerator, int) else int(numerator, 16)) / Decimal(1 << document["bits"])
+
+
+def binomial_masses(trials, probability):
+    return [math.comb(trials, i) * probability**i * (1 - probability) ** (trials - i) for i in range(trials + 1)]
+
+
+def exact_balcer_cheu(parameters, growth):
+    """D2 of docs/collection/randomizers.md, term by term."""
+    users = parameters["noise"]["users"]
+    masses = binomial_masses(users, number_of(parameters["noise"]["absence"]))
+    p, q = [Decimal(0), *masses], [*masses, Decimal(0)]
+    return sum(max(Decimal(0), p[i] * q[j] - growth * q[i] * p[j]) for i in range(users + 2) for j in range(users + 2))
+
+
+def exact_uniform_blanket(parameters, growth):
+    """The sum over the hits of either cell, term by term."""
+    users, cells, blanket = parameters["terms"]["users"], parameters["domain_size"], parameters["blanket"]
+    first = binomial_masses(users * blanket["whole"], Decimal(2) / cells)
+    second = binomial_masses(users, 2 * number_of(blanket["rest"]) / cells)
+    hits = [Decimal(0)] * (len(first) + len(second) - 1)
+    for i, a in enumerate(first):
+        for j, b in enumerate(second):
+            hits[i + j] += a * b
+    total = Decimal(0)
+    for hit, mass in enumerate(hits):
+        row = [0, *(math.comb(hit, i) for i in range(hit + 1)), 0]
+        total += mass / 2**hit * sum(max(Decimal(0), row[i] - growth * row[i + 1]) for i in range(hit + 2))
+    return total
+
+
+@pytest.mark.parametrize(
+    ("name", "exact"), [("balcer-cheu", exact_balcer_cheu), ("uniform-blanket", exact_uniform_blanket)]
+)
+def test_bounds_are_at_least_the_exact_values(verdicts, name, exact):
+    """Sums of 50 digits; the fault is a bound that is too small by 1e-9, and the client leaves less than that."""
+    task = task_of("histogram", name, users=60, epsilon=1.0, delta=float(f"1e-{random.randint(3, 5)}"))
+    parameters = task.to_document()["protocol"]["parameters"]
+    (verdict,) = verdicts({name: signed(task)}, epsilons=EPSILONS).values()
+    with localcontext(prec=50):
+        values = [exact(parameters, Decimal(epsilon).exp()) for epsilon in EPSILONS]
+        for bound, value in zip(verdict["deltas"], values, strict=True):
+            assert Decimal(bound) >= value, (name, bound, value, parameters)
+            assert Decimal(bound) * (1 - Decimal("1e-9")) < value + Decimal("1e-280")
