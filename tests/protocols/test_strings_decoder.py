@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, poisson
 
 import shuffledp as sdp
 from shuffledp.native import ACTIVE
@@ -18,7 +18,8 @@ from shuffledp.protocols.strings.search_plan import Cells, SearchSettings, plan_
 from shuffledp.protocols.strings.tree import StringTree
 from shuffledp.protocols.strings.tree_blanket import TreeBlanketStrings
 
-QUICK = SearchSettings(evaluations=2e5)
+NOISE = SearchSettings(evaluations=2e5)
+QUICK = SearchSettings(evaluations=2e5, false_strings=1e-9)  # tests of frequent strings expect no others
 
 
 def protocol_for(users, alphabet="a-z", max_length=5, **options):
@@ -125,13 +126,19 @@ def test_no_false_string_in_twenty_rounds_of_noise():
 
 
 def rounds_of_noise(rounds, max_length):
-    """Ten thousand users with as many different strings: each is expected 0.001 times per length and pass."""
+    """Ten thousand users with as many strings; the expected number of false ones per length and pass is a setting.
+
+    Poisson, alpha 1e-6; over twenty rounds of nine lengths 0.04 are expected.
+    """
     protocol = protocol_for(10_000, max_length=max_length)
+    false = 0
     for _ in range(rounds):
         indices = np.random.default_rng().integers(0, protocol.domain.size, 10_000)
-        estimate = protocol.find_strings(protocol.sample_tally(protocol.summary(indices)), settings=QUICK)
-        assert set(estimate.strings) <= {protocol.domain.string(int(index)) for index in indices}
+        estimate = protocol.find_strings(protocol.sample_tally(protocol.summary(indices)), settings=NOISE)
+        false += len(set(estimate.strings) - {protocol.domain.string(int(index)) for index in indices})
         assert len(estimate) <= 1
+    expected = rounds * 2 * (max_length + 1) * NOISE.false_strings
+    assert poisson.sf(false - 1, expected) > 1e-6
 
 
 def recall_rows(users, each, lengths, shares=(0.6, 0.75, 0.9, 1.0, 1.3)):
@@ -224,10 +231,12 @@ def test_listed_candidates_need_fewer_users():
     texts = random_strings(60, 5)
     protocol = protocol_for(20_000)
     held = dict.fromkeys(texts, 56)
-    alone = decoded(protocol, held)
-    helped = decoded(protocol, held, candidates=[*texts, *random_strings(500, 5), "not in the domain"])
+    alone = decoded(protocol, held, settings=NOISE)
+    listed = [*texts, *random_strings(500, 5), "not in the domain"]
+    helped = decoded(protocol, held, settings=NOISE, candidates=listed)
     assert len(set(helped.strings) & set(texts)) > len(set(alone.strings) & set(texts)) + 10
-    assert set(helped.strings) <= {*texts, ""}
+    assert len(set(helped.strings) & set(texts)) > 30  # predicted: nearly all of 60
+    assert len(set(helped.strings) - {*texts, ""}) <= 3  # siblings of strings that are not found
 
 
 def test_tallies_of_parts_decode_like_the_whole():

@@ -28,17 +28,28 @@ _SIBLING_ODDS = 0.02
 _LEAST_CELLS = 3
 
 
+@dataclass(frozen=True)
+class Credit:
+    """What is known about a word before its cells are judged."""
+
+    least_count: float
+    """Strings of fewer users are not accepted."""
+    log_prior: float = 0.0
+    """The logarithm of its prior probability over that of a random word of its length."""
+
+
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Words, best first, with the flat positions of their cells, what these hold, and a least count."""
+    """Words, best first, with the flat positions of their cells, what these hold, a least count and a prior."""
 
     words: list[Word]
     cells: Counts
     seen: Counts
     least_counts: Floats
+    log_priors: Floats
 
     @classmethod
-    def of(cls, tree: StringTree, counts: Counts, words: dict[Word, float]) -> Candidates:
+    def of(cls, tree: StringTree, counts: Counts, words: dict[Word, Credit]) -> Candidates:
         """Words with their least counts, ordered by the messages in the cells that they share with no other word.
 
         So a sibling of a frequent string comes after those whose cells it happens to have.
@@ -49,13 +60,20 @@ class Candidates:
         cells = buckets + np.arange(tree.levels) * tree.buckets
         own = ~_shared(cells)
         order = np.lexsort((-seen.sum(axis=1), -np.where(own, seen, 0).sum(axis=1) / np.maximum(own.sum(axis=1), 1)))
-        least = np.array(list(words.values()), dtype=np.float64)
-        return cls([listed[position] for position in order.tolist()], cells[order], seen[order], least[order])
+        least = np.array([credit.least_count for credit in words.values()], dtype=np.float64)
+        priors = np.array([credit.log_prior for credit in words.values()], dtype=np.float64)
+        return cls(listed, cells, seen, least, priors).chosen(order)
 
     def chosen(self, positions: NDArray[np.int64]) -> Candidates:
         """Some of the words."""
         words = [self.words[position] for position in positions.tolist()]
-        return Candidates(words, self.cells[positions], self.seen[positions], self.least_counts[positions])
+        return Candidates(
+            words,
+            self.cells[positions],
+            self.seen[positions],
+            self.least_counts[positions],
+            self.log_priors[positions],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +126,7 @@ class Judge:
         bits = depths[:, -1:] - depths[:, :-1]
         # before its first free cell the string is an accepted one, and where no bits are new it has no siblings
         compared = (np.diff(depths, axis=1) > 0) & (np.cumsum(free, axis=1) > 0)
-        margins = np.where(compared, after - bits * math.log(2), np.inf)
+        margins = np.where(compared, after - bits * math.log(2) + candidates.log_priors[:, None], np.inf)
         few = bits <= _FEW_BITS
         likely &= np.where(few, np.inf, margins).min(axis=1) >= _SIBLING_MARGIN
         doubtful = self.thorough & likely & (np.where(few, margins, np.inf).min(axis=1) < _CLEAR_MARGIN)
@@ -118,11 +136,12 @@ class Judge:
             groups.setdefault((candidates.words[position][0], first), []).append(position)
         for (length, first), positions in groups.items():
             numbers = [candidates.words[position][1] for position in positions]
-            likely[positions] = self._beat_siblings(length, first, numbers, shares[positions], limits[positions])
+            odds = self._sibling_odds(length, first, numbers, shares[positions], limits[positions])
+            likely[positions] = np.log(odds) <= math.log(_SIBLING_ODDS) + candidates.log_priors[positions]
         return likely
 
-    def _beat_siblings(self, length: int, first: int, words: list[int], shares: Floats, limits: Floats) -> Flags:
-        """Whether each word is much more likely than all others with the same prefix before level ``first``."""
+    def _sibling_odds(self, length: int, first: int, words: list[int], shares: Floats, limits: Floats) -> Floats:
+        """The odds of all others with the same prefix before level ``first``, if all are as likely before."""
         depths = self.tree.depths(length)
         bits = depths[-1] - (depths[first - 1] if first else 0)
         limbs = np.repeat(self.tree.as_limbs(length, words), 1 << bits, axis=0)
@@ -135,9 +154,9 @@ class Judge:
             buckets = self.tree.bucket_of(length, level, self.tree.prefixes(length, level, limbs))
             seen = self.counts[level, buckets].reshape(totals.shape)
             totals += np.where(seen <= limits, seen * logs - shares, 0.0)  # more are those of a frequent string
-        odds = np.exp(np.minimum(totals - totals[np.arange(len(words)), own][:, None], 50.0)).sum(axis=1) - 1
-        beaten: Flags = odds <= _SIBLING_ODDS
-        return beaten
+        ratios = np.exp(np.minimum(totals - totals[np.arange(len(words)), own][:, None], 500.0))
+        odds: Floats = np.maximum(ratios.sum(axis=1) - 1, 1e-300)
+        return odds
 
     def _stands_out(self, candidates: Candidates, position: int, free: Flags, accepted: int) -> bool:
         """Whether the free cells alone hold more than a wrong string has by chance."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from shuffledp.errors import ParameterError
 from shuffledp.native import ACTIVE
-from shuffledp.protocols.strings.acceptance import Candidates, Judge, Word
+from shuffledp.protocols.strings.acceptance import Candidates, Credit, Judge, Word
 from shuffledp.protocols.strings.counting import StringCounts, estimate_counts
 from shuffledp.protocols.strings.protocol import SearchProgress
 from shuffledp.protocols.strings.search import search
@@ -144,9 +144,9 @@ class Decoder:
             self._indices[word] = index if is_text else None
         return self._indices[word]
 
-    def _accepted(self, words: dict[Word, float], cells: Cells) -> _Accepted:
+    def _accepted(self, words: dict[Word, Credit], cells: Cells) -> _Accepted:
         """The accepted words, determined twice: the second time, messages of accepted strings are not background."""
-        listed = {word: least for word, least in words.items() if self._index(word) is not None}
+        listed = {word: credit for word, credit in words.items() if self._index(word) is not None}
         candidates, sent = Candidates.of(self.tree, self.counts, listed), 0.0
         for thorough in (False, True):
             background = max(float(self.counts.sum()) - sent, 0.0) / self.counts.size
@@ -169,15 +169,17 @@ class Decoder:
         free = usable.sum(axis=1)
         chance = np.where(totals > 0, gammainc(np.maximum(totals, 1), np.maximum(last.cells.mean * free, 1e-12)), 1.0)
         likely = np.flatnonzero((chance <= least) & (free >= _LEAST_CELLS)).tolist()
+        log_number = math.log(len(words))
+        priors = [self.tree.domain.word_bits(words[position][0]) * math.log(2) - log_number for position in likely]
         return _Listed(
-            {words[position]: 0.0 for position in likely},
+            {words[position]: Credit(0.0, prior) for position, prior in zip(likely, priors, strict=True)},
             _least_listed_count(last.cells.mean * self.tree.levels, least, self.settings.probability),
         )
 
 
 @dataclass(frozen=True)
 class _Listed:
-    words: dict[Word, float]
+    words: dict[Word, Credit]
     least_count: float
 
 
@@ -203,10 +205,10 @@ class _Pass:
         self.plans: list[SearchPlan | None] = []
         self.evaluated, self.complete = 0, True
 
-    def run(self, start: float, end: float) -> dict[Word, float]:
+    def run(self, start: float, end: float) -> dict[Word, Credit]:
         """The words that were found, each with the least count that makes it credible."""
         decoder, tree = self._decoder, self._decoder.tree
-        words: dict[Word, float] = {}
+        words: dict[Word, Credit] = {}
         lengths = tree.domain.max_length + 1
         for length in range(lengths):
             plan = plan_search(
@@ -223,12 +225,12 @@ class _Pass:
             decoder.progress(start + (end - start) * (length + 1) / lengths)
         return words
 
-    def _search(self, plan: SearchPlan) -> dict[Word, float]:
+    def _search(self, plan: SearchPlan) -> dict[Word, Credit]:
         result = search(self._decoder.tree, plan, self.symbols, nodes=self._settings.nodes, native=self._decoder.native)
         self.evaluated += result.evaluated
         self.complete = self.complete and result.complete
         numbers = (int.from_bytes(row.astype("<u8").tobytes(), "little") for row in result.words)
-        return {(plan.length, number): plan.design_count / 3 for number in numbers}
+        return {(plan.length, number): Credit(plan.design_count / 3) for number in numbers}
 
 
 @dataclass(frozen=True, eq=False)

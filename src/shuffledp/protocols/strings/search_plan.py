@@ -165,7 +165,7 @@ class SearchSettings:
     nodes: int = 2_000_000
     evaluations_per_string: float = 2e6
     probability: float = 0.95
-    false_strings: float = 1e-3
+    false_strings: float = 1e-4
 
 
 def plan_search(
