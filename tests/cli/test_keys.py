@@ -75,3 +75,25 @@ def test_bad_input(arguments, status, words, shuffledp, tmp_path):
 def test_places_for_no_key(shuffledp, tmp_path, out):
     assert shuffledp("keys", "create", "author", "--out", out).error.startswith("error: Cannot write")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_schedule_of_round_keys(shuffledp, tmp_path):
+    """As many private keys as rounds, named by their ids, readable by nobody else; the public ones apart."""
+    made = shuffledp("keys", "schedule", "--rounds", 3, "--out", "keys", "--public", "public", "--json")
+    assert (made.status, made.json["directory"], made.json["public"]) == (0, "keys", "public")
+    ids = made.json["keys"]
+    assert len(set(ids)) == 3
+    for key_id in ids:
+        key = SealingKey.load(tmp_path / "keys" / f"{key_id}.key")
+        assert key.public.id == key_id
+        assert SealingPublicKey.load(tmp_path / "public" / f"{key_id}.pub") == key.public
+        assert to_base64(key.secret) not in made.out + made.err
+    assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o700
+    more = shuffledp("keys", "schedule", "--rounds", 1, "--out", "keys", "--public", "public")
+    assert more.status == 0
+    assert len(list((tmp_path / "keys").iterdir())) == 4
+    for rounds in (0, 401):
+        refused = shuffledp("keys", "schedule", "--rounds", rounds, "--out", "none", "--public", "none")
+        assert (refused.status, refused.err.count("\n")) == (2, 1)
+        assert "1 to 400 rounds" in refused.err
+    assert not (tmp_path / "none").exists()

@@ -267,3 +267,23 @@ def test_a_task_overwrites_nothing(shuffledp, parties, tmp_path, name):
     assert refused.status == 1
     assert "exists" in refused.error
     assert (tmp_path / name).read_bytes() == before
+
+
+def test_a_task_of_wire_version_2(shuffledp, parties, tmp_path):
+    round_key = SealingKey.create()
+    round_key.public.save(tmp_path / "round.pub")
+    made = create(shuffledp, *HISTOGRAM, "--round-key", "round.pub")
+    assert made.status == 0
+    task = SignedTask.load(tmp_path / "task.json").verify(parties["author"].public)
+    assert (task.version, task.wire.shufflers[0].sealing) == (2, round_key.public)
+    assert task.wire.shufflers[0].signing == parties["shuffler"].public
+    assert "2, with an outer seal" in made.out
+    assert round_key.public.id in made.out
+    assert shuffledp("task", "verify", "task.json", "--author", "author.key.pub").status == 0
+
+
+def test_the_analyzers_key_is_not_a_round_key(shuffledp, parties, tmp_path):
+    refused = create(shuffledp, *HISTOGRAM, "--round-key", "analyzer.key.pub")
+    assert refused.status == 2
+    assert "used in two roles" in refused.err
+    assert not (tmp_path / "task.json").exists()

@@ -1,9 +1,10 @@
 """The permutation through files is uniform at every level, bounded in memory, and leaves nothing behind."""
 
 import math
+import os
 import tracemalloc
 from bisect import bisect_left
-from itertools import permutations
+from itertools import count, permutations
 
 import numpy as np
 import pytest
@@ -213,3 +214,31 @@ def test_bad_input_is_refused(tmp_path):
     with pytest.raises(OutputError, match="Cannot permute"):
         permute_file([bytes(1000)], 10, tmp_path / "out", scratch=tmp_path / "nowhere", memory=memory_for(2, 10))
     assert names(tmp_path) == []
+
+
+def spilled(tmp_path, monkeypatch):
+    """How many of the first 50 records are in clear in a scratch file, after a permutation that needs several."""
+    (kept := tmp_path / "kept").mkdir()
+    names = (kept / str(number) for number in count())
+    monkeypatch.setattr(external.tempfile, "TemporaryFile", lambda **_: next(names).open("w+b"))
+    records = [os.urandom(20) for _ in range(5_000)]
+    out = tmp_path / "out"
+    permute_file([b"".join(records)], 20, out, scratch=tmp_path, memory=memory_for(500, 20))
+    permuted = out.read_bytes()
+    assert sorted(records) == sorted(permuted[at : at + 20] for at in range(0, len(permuted), 20))
+    content = b"".join(file.read_bytes() for file in kept.iterdir())
+    assert len(content) >= 20 * len(records)
+    return sum(record in content for record in records[:50])
+
+
+def test_scratch_files_are_encrypted(tmp_path, monkeypatch):
+    """They have the records in the order of arrival; with a key stream of zeros, all would be found."""
+    assert spilled(tmp_path, monkeypatch) == 0
+
+
+def test_a_scratch_file_in_clear_is_seen(tmp_path, monkeypatch):
+    class Clear:
+        update = staticmethod(bytes)
+
+    monkeypatch.setattr(external._EncryptedFile, "_cipher_at", lambda self, position: Clear)
+    assert spilled(tmp_path, monkeypatch) == 50

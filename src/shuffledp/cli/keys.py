@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shuffledp.cli.options import JsonOption
+from shuffledp.cli.options import JsonOption, integer
 from shuffledp.cli.screen import note, print_json, say
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
@@ -24,6 +24,7 @@ class Role(StrEnum):
     analyzer = "analyzer"
 
 
+_MAX_ROUNDS = 400
 _USES = {
     Role.author: "signs tasks; devices pin the public part",
     Role.shuffler: "signs batches; tasks name the public part",
@@ -63,6 +64,51 @@ def create_key(
         return
     say(f"The {role.value}'s key {key.public.id} {_USES[role]}.")
     note(f"wrote {out} (keep it secret) and {public_file}")
+
+
+@keys_app.command("schedule")
+def schedule_keys(
+    rounds: Annotated[int, typer.Option("--rounds", parser=integer, metavar="N", help="Number of rounds.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", help="The shuffler's directory round_keys: one private KEYID.key each."),
+    ],
+    public: Annotated[
+        Path,
+        typer.Option("--public", metavar="DIR", help="A directory for the public parts, KEYID.pub, for task create."),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Create round keys, one for each round: reports of wire version 2 are sealed to the key of their round.
+
+    The shuffler destroys a private key once its round is mixed. Keep the directory on an encrypted volume, without
+    backups.
+
+    Example: shuffledp keys schedule --rounds 12 --out round-keys --public public
+    """
+    from shuffledp.collection.wire.keys import SealingKey
+    from shuffledp.durable_files import create_directory
+
+    if not 1 <= rounds <= _MAX_ROUNDS:
+        raise ParameterError(f"A schedule has 1 to {_MAX_ROUNDS} rounds, not {rounds:,}.")
+    for directory, mode in ((out, 0o700), (public, 0o755)):
+        try:
+            create_directory(directory, mode=mode)
+        except OSError as error:
+            raise OutputError(f"Cannot create the directory {directory}: {error.strerror or error}.") from None
+    ids = []
+    for _ in range(rounds):
+        key = SealingKey.create()
+        key.save(out / f"{key.public.id}.key")
+        key.public.save(public / f"{key.public.id}.pub")
+        ids.append(key.public.id)
+    if as_json:
+        print_json({"directory": str(out), "public": str(public), "keys": ids})
+        return
+    say(f"{rounds:,} round keys, in the order of the rounds:")
+    for key_id in ids:
+        say(key_id)
+    note(f"wrote {out} (keep it secret, and out of backups) and {public}")
 
 
 @keys_app.command("show")

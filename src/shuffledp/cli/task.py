@@ -158,6 +158,14 @@ class KeyOptions:
     shuffler: Annotated[
         Path, typer.Option("--shuffler", metavar="KEY.pub", help="The shuffler's public key: batches are signed by it.")
     ]
+    round_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--round-key",
+            metavar="KEY.pub",
+            help="The shuffler's public key of this round: the task has wire version 2, and reports get an outer seal.",
+        ),
+    ] = None
 
 
 @task_app.command("create")
@@ -179,10 +187,15 @@ def create_task(
     --epsilon 1 --delta 1e-8 --users 1000 --closes 2h --author author.key --analyzer analyzer.key.pub
     --shuffler shuffler.key.pub --out task.json
     """
+    from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
+
     if check_writable(out).exists():
         raise OutputError(f"{out} exists; a task never overwrites a file, which may be a key. Name another.")
     chosen_question = _question(question.value, protocol.users, domain)
-    signing = read_signing_key(keys.author)
+    signing, shuffler = read_signing_key(keys.author), read_verifying_key(keys.shuffler)
+    wire = None
+    if keys.round_key is not None:
+        wire = WireVersion2((ShufflerKeys(shuffler, read_sealing_key(keys.round_key)),))
     opens = moment(round_options.opens)
     closes = moment(round_options.closes, after=opens)
     if closes <= datetime.now(UTC):
@@ -198,7 +211,8 @@ def create_task(
             opens=opens,
             closes=closes,
             analyzer=read_sealing_key(keys.analyzer),
-            shuffler=read_verifying_key(keys.shuffler),
+            shuffler=shuffler,
+            wire=wire,
         )
     signed = task.signed(signing)
     write_whole(out, signed.to_bytes() + b"\n")
@@ -404,6 +418,9 @@ def _show(task: Task, author: str, as_json: bool) -> None:
         ("analyzer's key", task.analyzer.id),
         ("shuffler's key", task.shuffler.id),
     ]
+    if task.wire is not None:
+        hops = ", ".join(keys.sealing.id for keys in task.wire.shufflers)
+        rows += [("wire version", "2, with an outer seal"), ("round key", hops)]
     say(plain(f"{task.name}: {task.description}" if task.description else task.name))
     print_list([(label, plain(content)) for label, content in rows])
     note_warnings(_warnings(task))

@@ -19,6 +19,7 @@ from typing import Any
 
 from shuffledp.collection.analyzer.directory import initialize
 from shuffledp.collection.task.task import SignedTask, Task
+from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
 from shuffledp.errors import UnreachableError
@@ -30,6 +31,8 @@ _OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _POPULATION = "rehearsal"
+ROUND_KEYS = "round-keys"
+"""The directory of the shuffler's round keys."""
 _MAX_RELEASE_BYTES = 1 << 30
 
 
@@ -55,15 +58,23 @@ class Rehearsal:
         name: str = "Rehearsal",
         description: str = "",
         origins: Sequence[str] = (),
+        version: int = 1,
     ) -> Rehearsal:
         """Create keys, a signed task for at most the planned number of users, and the settings of both servers.
 
-        Web pages of the ``origins`` may report.
+        Web pages of the ``origins`` may report, if the wire format has version 1.
         """
         author, shuffler, analyzer = SigningKey.create(), SigningKey.create(), SealingKey.create()
         for key, role in ((author, "author"), (shuffler, "shuffler"), (analyzer, "analyzer")):
             key.save(directory / f"{role}.key")
         author.public.save(directory / "author.pub")
+        for part in ("tasks", "shuffler", "reports", "analyzer", ROUND_KEYS):
+            (directory / part).mkdir(mode=0o700)
+        wire = None
+        if version == 2:
+            round_key = SealingKey.create()
+            round_key.save(directory / ROUND_KEYS / f"{round_key.public.id}.key")
+            wire = WireVersion2((ShufflerKeys(shuffler.public, round_key.public),))
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
             kind=kind,
@@ -78,9 +89,8 @@ class Rehearsal:
             closes=now + timedelta(hours=1),
             analyzer=analyzer.public,
             shuffler=shuffler.public,
+            wire=wire,
         ).signed(author)
-        for part in ("tasks", "shuffler", "reports", "analyzer"):
-            (directory / part).mkdir(mode=0o700)
         initialize(directory / "analyzer")
         (directory / "tasks" / "task.json").write_bytes(task.to_bytes())
         ports = free_ports(2)
@@ -150,6 +160,7 @@ def _settings(directory: Path, shuffler_port: int, analyzer_port: int, origins: 
             f"tasks = {quoted('tasks')}",
             f"authors = [{quoted('author.pub')}]",
             f"signing_key = {quoted('shuffler.key')}",
+            f"round_keys = {quoted(ROUND_KEYS)}",
             f'analyzer = "http://{_HOST}:{analyzer_port}"',
             f"work = {quoted('shuffler')}",
             f"store_folder = {quoted('reports')}",

@@ -3,10 +3,13 @@
 Rao (1961) and Sandelius (1962), as in memory: every record gets an independent uniform label, records are grouped by
 label into buckets, and each bucket is permuted uniformly; their concatenation is exactly uniform. A bucket that is
 larger than the memory is permuted recursively. Which buckets those are depends on sizes only.
+
+A scratch file has the records almost in their original order, so it is encrypted with a key that only this process has.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
 from shuffledp.durable_files import write_durably
@@ -27,6 +31,8 @@ from shuffledp.shuffling.permutation import permute
 _BUCKETS = 256  # of one level; a power of two
 _COPIES = 3  # copies of the records in memory without the kernels: original, grouped, and scratch for permuting
 _OVERHEAD_BYTES = 48  # labels, keys and orders per record without the kernels
+_CIPHER_BLOCK = 16
+_ENCRYPTED_AT_ONCE = 1 << 20  # bytes; a second copy of that size is in memory
 _BUFFERS = 1 << 21  # bytes for random numbers and file buffers, with the kernels
 
 Block = bytes | bytearray | memoryview
@@ -71,10 +77,44 @@ def permute_file(
 
 
 @dataclass
+class _EncryptedFile:
+    """A file that is appended to and read anywhere, in AES-256-CTR with a key in memory that encrypts nothing else."""
+
+    file: IO[bytes]
+    key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
+
+    def __post_init__(self) -> None:
+        self._writer = self._cipher_at(0)
+
+    def append(self, content: memoryview) -> None:
+        """Write further bytes at the end."""
+        for start in range(0, len(content), _ENCRYPTED_AT_ONCE):
+            self.file.write(self._writer.update(content[start : start + _ENCRYPTED_AT_ONCE]))
+
+    def read_into(self, part: memoryview, position: int) -> None:
+        """Fill ``part`` with the bytes from a position on; OSError if there are fewer."""
+        self.file.seek(position)
+        if self.file.readinto(part) != len(part):  # type: ignore[attr-defined]
+            raise OSError("the scratch file is shorter than what was written to it")
+        cipher = self._cipher_at(position)
+        for start in range(0, len(part), _ENCRYPTED_AT_ONCE):
+            piece = part[start : start + _ENCRYPTED_AT_ONCE]
+            piece[:] = cipher.update(piece)
+
+    def _cipher_at(self, position: int) -> CipherContext:
+        """The key stream from a position on; encryption and decryption are the same."""
+        block, within = divmod(position, _CIPHER_BLOCK)
+        counter = block.to_bytes(_CIPHER_BLOCK, "big")
+        cipher = Cipher(algorithms.AES(self.key), modes.CTR(counter)).encryptor()
+        cipher.update(bytes(within))
+        return cipher
+
+
+@dataclass
 class _Scattered:
     """Records in a scratch file, piece by piece, and within each piece grouped by bucket."""
 
-    file: IO[bytes]
+    file: _EncryptedFile
     record_size: int
     pieces: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)
     """For each piece the number of records before it, and the bounds of its buckets within it."""
@@ -83,7 +123,7 @@ class _Scattered:
     def add(self, piece: Records, source: RandomSource) -> None:
         """Assign every record of the piece to a bucket, and write the piece grouped by bucket."""
         gathered, bounds = group_randomly(piece, _BUCKETS, source)
-        self.file.write(_bytes_of(gathered))
+        self.file.append(_bytes_of(gathered))
         self.pieces.append((self.records, bounds))
         self.records += len(piece)
 
@@ -98,18 +138,14 @@ class _Scattered:
             position, end = start + int(bounds[bucket]), start + int(bounds[bucket + 1])
             while position < end:
                 taken = min(end - position, len(buffer) - filled)
-                self._read_into(buffer[filled : filled + taken], position)
+                part = _bytes_of(buffer[filled : filled + taken])
+                self.file.read_into(part, position * self.record_size)
                 position, filled = position + taken, filled + taken
                 if filled == len(buffer):
                     yield buffer
                     filled = 0
         if filled:
             yield buffer[:filled]
-
-    def _read_into(self, part: Records, position: int) -> None:
-        self.file.seek(position * self.record_size)
-        if self.file.readinto(_bytes_of(part)) != part.nbytes:  # type: ignore[attr-defined]
-            raise OSError("the scratch file is shorter than what was written to it")
 
 
 def _records_in(memory: int, record_size: int) -> int:
@@ -156,7 +192,7 @@ def _through_buckets(
     pieces: Iterable[Records], buffer: Records, scratch: Path, source: RandomSource
 ) -> Iterator[Records]:
     with tempfile.TemporaryFile(dir=scratch) as file:
-        scattered = _Scattered(file, buffer.dtype.itemsize)
+        scattered = _Scattered(_EncryptedFile(file), buffer.dtype.itemsize)
         for piece in pieces:
             scattered.add(piece, source)
         for bucket in range(_BUCKETS):

@@ -25,6 +25,7 @@ from shuffledp.collection.shuffler.app import create_app
 from shuffledp.collection.shuffler.server import Shuffler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.task.task import Task
+from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
 from shuffledp.collection.wire.formats import Manifest, ReportFormat, digest
 from shuffledp.collection.wire.keys import SealingKey, SigningKey
 
@@ -94,8 +95,9 @@ class FakeAnalyzer:
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def handle(self, method: str, path: str, body: bytes):
-        task, *rest = path.removeprefix("/v1/batches/").split("/")
+        version, _, task, *rest = path.removeprefix("/").split("/")
         if method == "PUT" and not rest:
+            assert version == f"v{json.loads(body)['batch']['version']}"
             before = self.manifests.setdefault(task, body)
             if before != body:
                 return 409, {"type": "urn:shuffledp:problem:another-manifest"}
@@ -194,8 +196,12 @@ class Place:
         shuffler: SigningKey | None = None,
         name: str = "",
         file: str = "",
+        round_key: SealingKey | None = None,
     ) -> ReportFormat:
-        """Put a signed task into the folder; its reports have ``size`` messages of 50 bytes."""
+        """Put a signed task into the folder; its reports have ``size`` messages of 50 bytes.
+
+        With a round key it is of wire version 2.
+        """
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
             kind=sdp.find("histogram", "cheu"),
@@ -210,6 +216,7 @@ class Place:
             closes=now + timedelta(seconds=closes),
             analyzer=self.sealing.public,
             shuffler=(shuffler or self.key).public,
+            wire=round_key and WireVersion2((ShufflerKeys((shuffler or self.key).public, round_key.public),)),
         )
         path = self.folder / "tasks" / (file or f"{task.id.hex()[:8]}.json")
         temporary = path.with_suffix(".new")
@@ -301,7 +308,7 @@ class Served:
         return self.request("GET", path)
 
     def post(self, form: ReportFormat, body, **options) -> Reply:
-        return self.request("POST", f"/v1/tasks/{form.task_id.hex()}/reports", body, **options)
+        return self.request("POST", f"/v{form.version}/tasks/{form.task_id.hex()}/reports", body, **options)
 
     def close(self) -> None:
         self._server.should_exit = True
@@ -442,7 +449,7 @@ class Process:
             connection.close()
 
     def post(self, form: ReportFormat, body: bytes, **headers) -> int:
-        return self.request("POST", f"/v1/tasks/{form.task_id.hex()}/reports", body, headers)[0]
+        return self.request("POST", f"/v{form.version}/tasks/{form.task_id.hex()}/reports", body, headers)[0]
 
     def kill(self) -> None:
         self.process.kill()

@@ -76,6 +76,11 @@ def new_round(_begun):
 
 
 @pytest.fixture
+def new_outer_round(_begun):
+    return lambda: _begun(_rounds.OuterRound)
+
+
+@pytest.fixture
 def new_enrolled_round(_begun):
     return lambda: _begun(_rounds.EnrolledRound)
 

@@ -15,7 +15,7 @@ import psycopg
 
 import shuffledp as sdp
 from shuffledp.collection.device.sending import Patience, deliver, reports_path
-from shuffledp.collection.rehearsal import Rehearsal, free_ports
+from shuffledp.collection.rehearsal import ROUND_KEYS, Rehearsal, free_ports
 from shuffledp.collection.shuffler.enrolment import create_tokens
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.formats import ReportFormat
@@ -146,11 +146,13 @@ class Round(Rehearsal):
     shufflers = ("shuffler",)
     copies = 1
     """How many reports each device has."""
+    version = 1
+    """Of the wire format."""
 
     @classmethod
     def begin(cls, folder, **settings) -> "Round":
         kind, size = sdp.find("histogram", "uniform-blanket"), {"users": USERS, "domain_size": cls.copies * DEVICES}
-        here = cls.prepare(folder, kind=kind, settings=size, epsilon=4.0, delta=0.1)
+        here = cls.prepare(folder, kind=kind, settings=size, epsilon=4.0, delta=0.1, version=cls.version)
         task = here.task.task
         here.form, here.times = ReportFormat.of(task), 1 + task.protocol.blanket.whole
         here.name = task.id.hex()
@@ -268,14 +270,15 @@ class Round(Rehearsal):
         return found
 
     def left_over(self) -> set[str]:
-        """What the shuffler still has of the round: files of reports, of the permutation, of the batch."""
+        """What the shuffler still has of the round: files of reports, of the permutation, of the batch, its key."""
         work = {
             each.name
             for folder in self.works
             for each in folder.iterdir()
             if not each.name.startswith((".lock", ".clock", "operator.sock"))
         }
-        return work | {each.name for each in (self.directory / "reports").glob("round-*")}
+        keys = {each.name for each in (self.directory / ROUND_KEYS).iterdir()}
+        return work | keys | {each.name for each in (self.directory / "reports").glob("round-*")}
 
     def document(self, counts: list[int]) -> dict:
         """The part of a release that says what was counted."""
@@ -293,6 +296,16 @@ class Round(Rehearsal):
 
     def check_store(self) -> None:
         """What the store says in the end of a round that was released."""
+
+
+class OuterRound(Round):
+    """A round of wire version 2, whose reports have an outer seal."""
+
+    version = 2
+
+    def exists_key(self) -> bool:
+        """Whether the shuffler still has the round key."""
+        return any((self.directory / ROUND_KEYS).iterdir())
 
 
 class EnrolledRound(Round):

@@ -16,7 +16,7 @@ from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.server import Analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
 from shuffledp.collection.server.application import OperatorInterface, Server, create_server_app
-from shuffledp.collection.server.responses import FileResponse, PreparedResponse, problem
+from shuffledp.collection.server.responses import VERSIONS, FileResponse, PreparedResponse, problem
 from shuffledp.collection.server.running import run_server
 
 _NO_RELEASE = problem(404, "no-release", "There is no release of this task yet.")
@@ -63,9 +63,15 @@ def create_app(analyzer: Analyzer) -> Starlette:
     return create_server_app(
         analyzer,
         [
-            Route("/v1/batches/{task}", endpoints.put_manifest, methods=["PUT"]),
-            Route("/v1/batches/{task}", endpoints.show_batch, methods=["GET"]),
-            Route("/v1/batches/{task}/chunks/{index}", endpoints.put_chunk, methods=["PUT"]),
+            *(
+                route
+                for version in VERSIONS
+                for route in (
+                    Route(f"/v{version}/batches/{{task}}", endpoints.put_manifest, methods=["PUT"]),
+                    Route(f"/v{version}/batches/{{task}}", endpoints.show_batch, methods=["GET"]),
+                    Route(f"/v{version}/batches/{{task}}/chunks/{{index}}", endpoints.put_chunk, methods=["PUT"]),
+                )
+            ),
             Route("/v1/releases/{task}.csv", show_csv),
             Route("/v1/releases/{task}/page", show_page),
             Route("/v1/releases/{task}", show_json),

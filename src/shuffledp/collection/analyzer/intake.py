@@ -25,7 +25,7 @@ from shuffledp.collection.server.bodies import (
 )
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.responses import PreparedResponse, json_response, problem
+from shuffledp.collection.server.responses import PreparedResponse, json_response, problem, version_of
 from shuffledp.errors import ParameterError
 
 _MAX_MISSING = 1000
@@ -98,7 +98,7 @@ class BatchEndpoints:
             return _unread(request, WRONG_TYPE)
         task_id = read_task_id(request.path_params["task"])
         task = self._tasks.get(task_id) if task_id else None
-        if task is None or task_id is None:
+        if task is None or task_id is None or task.version != version_of(request.scope):
             return _UNKNOWN_TASK
         async with self._body(request, max_manifest_bytes(task)) as content:
             if isinstance(content, PreparedResponse):

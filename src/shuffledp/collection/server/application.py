@@ -29,7 +29,7 @@ _NOT_READY = problem(503, "not-ready", "The server is temporarily unavailable.",
 _NOT_ALLOWED = problem(
     403, "origin-not-allowed", "Web pages of this origin may not send requests to this server.", close=True
 )
-_REPORTS = re.compile(r"/v1/tasks/[^/]+/reports")
+_REPORTS = re.compile(r"/v[12]/tasks/[^/]+/reports")
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"POST"),
     (b"access-control-allow-headers", b"Content-Type, Authorization"),

@@ -16,6 +16,8 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 _PIECE_BYTES = 1 << 16
+VERSIONS = (1, 2)
+"""Versions of the wire format, each with paths of its own."""
 _WITHOUT_BODY = (204, 304)  # and without Content-Length
 
 
@@ -40,6 +42,11 @@ class PreparedResponse:
             piece = self.body[start : start + _PIECE_BYTES]
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": self.body[end:]})
+
+
+def version_of(scope: Scope) -> int:
+    """The version of the wire format in the path of a request: ``/v2/...`` or ``/v1/...``."""
+    return 2 if scope["path"].startswith("/v2/") else 1
 
 
 def json_response(document: Mapping[str, Any], *, status: int = 200) -> PreparedResponse:

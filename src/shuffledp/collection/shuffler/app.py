@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from shuffledp.collection.server.application import OperatorInterface, Server, create_server_app
-from shuffledp.collection.server.responses import PreparedResponse
+from shuffledp.collection.server.responses import VERSIONS, PreparedResponse, version_of
 from shuffledp.collection.server.running import run_server, tune_process
 from shuffledp.collection.shuffler.intake import UNKNOWN_TASK, ReportEndpoint
 from shuffledp.collection.shuffler.server import Shuffler
@@ -29,7 +29,7 @@ def create_app(shuffler: Shuffler) -> Starlette:
     shuffler.when_stopping(lambda: setattr(reports, "stopping", True))
 
     async def show_task(request: Request) -> PreparedResponse:
-        served = shuffler.tasks.get(request.path_params["task"])
+        served = shuffler.tasks.get(request.path_params["task"], version_of(request.scope))
         return UNKNOWN_TASK if served is None else served.answer
 
     async def is_ready() -> bool:
@@ -42,8 +42,8 @@ def create_app(shuffler: Shuffler) -> Starlette:
     return create_server_app(
         shuffler,
         [
-            Route("/v1/tasks/{task}/reports", reports, methods=["POST"]),
-            Route("/v1/tasks/{task}", show_task),
+            *(Route(f"/v{version}/tasks/{{task}}/reports", reports, methods=["POST"]) for version in VERSIONS),
+            *(Route(f"/v{version}/tasks/{{task}}", show_task) for version in VERSIONS),
         ],
         OperatorInterface(
             shuffler.settings.work,

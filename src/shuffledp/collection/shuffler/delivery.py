@@ -45,7 +45,7 @@ class Delivery:
         with self._connect() as connection:
             self._connections.add(connection)
             try:
-                path = f"/v1/batches/{batch.manifest.task_id.hex()}"
+                path = f"/v{batch.manifest.version}/batches/{batch.manifest.task_id.hex()}"
                 status = _put(connection, path, batch.signed, "application/json")
                 while not (state := _finished(status, batch)):
                     for index in _missing(status, batch):

@@ -1,4 +1,4 @@
-"""Intake of reports, ``POST /v1/tasks/{task}/reports``: rate limit, checks, and an answer once a report is durable."""
+"""Intake of reports, ``POST /v1/tasks/{task}/reports`` or ``/v2``: rate limit, checks, an answer once it is durable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shuffledp.collection.server.bodies import (
     header,
 )
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.responses import PreparedResponse, problem
+from shuffledp.collection.server.responses import PreparedResponse, problem, version_of
 from shuffledp.collection.shuffler.commit_queue import CommitQueue
 from shuffledp.collection.shuffler.enrolment import TokenDirectory, bearer_token, token_hash
 from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, StoreError
@@ -128,7 +128,7 @@ class ReportEndpoint:
             await answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> PreparedResponse:
-        served = self._tasks.get(scope["path_params"]["task"])
+        served = self._tasks.get(scope["path_params"]["task"], version_of(scope))
         if served is None:
             return UNKNOWN_TASK
         if not has_type(scope, b"application/octet-stream"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from shuffledp.collection.server.scheduling import Retries, ShutdownError, wait_
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery, DeliveryError, DeliveryRefusedError
 from shuffledp.collection.shuffler.enrolment import TokenDirectory
+from shuffledp.collection.shuffler.round_keys import KeylessError
 from shuffledp.collection.shuffler.shuffling import RoundShuffler
 from shuffledp.collection.shuffler.store.interface import (
     FINISHED,
@@ -32,7 +33,8 @@ from shuffledp.collection.shuffler.store.interface import (
 )
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds
-from shuffledp.errors import DataError, ShuffledpError
+from shuffledp.collection.wire.keys import SealingPublicKey
+from shuffledp.errors import DataError, ParameterError, ShuffledpError
 
 _LONGEST_PAUSE_SECONDS = 300.0
 _LONGEST_PAUSE_IF_REFUSED_SECONDS = 3600.0
@@ -56,6 +58,8 @@ class ScheduledRound:
     """Failed attempts at the current step."""
     refused: bool = False
     """Whether the analyzer refuses its batch; an operator has to act."""
+    keyless: bool = False
+    """Whether its round key is missing; nothing is deleted, and an operator has to act."""
     confined: bool = False
     """Whether the last failure does not concern the whole server: a delivery, a damaged round, a token file."""
     refreshed_at: float = 0.0
@@ -128,7 +132,7 @@ class RoundScheduler:
         for served in self._tasks:
             try:
                 self._open(served)
-            except DamagedRoundError as error:  # the other rounds continue
+            except (DamagedRoundError, KeylessError, ParameterError) as error:  # the other rounds continue
                 self._tasks.postpone(served.name, str(error))
 
     def start(self) -> None:
@@ -154,10 +158,21 @@ class RoundScheduler:
             scheduled.wake.set()
 
     def _open(self, served: ServedTask) -> None:
+        if served.round_key is not None and served.id not in (rounds := self._store.rounds()):
+            self._check_new_key(served.round_key, rounds)
         self._store.open_round(served.id, maximum=served.task.maximum_users, tokens=self._tokens is not None)
         if self._tokens is not None and self._store.state(served.id) is RoundState.COLLECTING:
             with suppress(DamagedRoundError):  # one damaged round must not prevent the start
                 self._load_tokens(served)
+
+    def _check_new_key(self, round_key: SealingPublicKey, rounds: Collection[bytes]) -> None:
+        """Refuse to open a round whose reports could not be opened later: its key is missing, or another round's."""
+        self._round_shuffler.round_keys.load(round_key)
+        if any(other.round_key == round_key and other.id in rounds for other in self._tasks):
+            raise ParameterError(
+                f"The round key {round_key.id} belongs to another round, with which it is destroyed; every round needs "
+                "its own."
+            )
 
     def _load_tokens(self, served: ServedTask) -> None:
         if self._tokens is not None:
@@ -227,7 +242,7 @@ class RoundScheduler:
                     return
                 if scheduled.retries.failures:
                     scheduled.retries.succeed()
-                    scheduled.refused = False
+                    scheduled.refused = scheduled.keyless = False
             except ShutdownError:
                 return
             except Exception as error:  # noqa: BLE001  # the worker of a round must not die
@@ -242,7 +257,7 @@ class RoundScheduler:
             await self._wait(scheduled, self._tick)
             return False
         if record.state in FINISHED:
-            await self._call(self._round_shuffler.clean, served.name)
+            await self._call(self._clean_finished, served)
             scheduled.retries.succeed()
             scheduled.refused, scheduled.below_since = False, None
             with suppress(KeyError):
@@ -264,6 +279,11 @@ class RoundScheduler:
                 await self._wait(scheduled, self._tick)  # another process is shuffling it
         return False
 
+    def _clean_finished(self, served: ServedTask) -> None:
+        """Remove what is left of a finished round; its reports are destroyed."""
+        self._round_shuffler.clean(served.name)
+        self._round_shuffler.destroy_key(served)
+
     async def _collect(self, scheduled: ScheduledRound, record: RoundRecord) -> None:
         """Close the round if it is full or past its closing time, else wait until the next tick."""
         served = scheduled.served
@@ -277,6 +297,7 @@ class RoundScheduler:
             event("closed", task=served.name, reports=reports)
             await self._refresh(scheduled)
             return
+        self._note_missing_key(scheduled)
         if self._tokens is not None:
             try:
                 await self._call(self._load_tokens, served)
@@ -286,6 +307,17 @@ class RoundScheduler:
             else:
                 scheduled.retries.note("")
         await self._wait(scheduled, min(remaining, self._tick))
+
+    def _note_missing_key(self, scheduled: ScheduledRound) -> None:
+        """Alert the operator while the round still collects, when the key may still be put back in time."""
+        round_key = scheduled.served.round_key
+        is_missing = round_key is not None and not self._round_shuffler.round_keys.has(round_key)
+        if is_missing and round_key is not None:
+            scheduled.keyless = True
+            self._log_once(scheduled, f"The round key {round_key.id} is missing; without it the round is lost.")
+        elif scheduled.keyless:
+            scheduled.keyless = False
+            scheduled.retries.note("")
 
     async def _remaining_grace(self, scheduled: ScheduledRound) -> float:
         """Seconds until a round past its closing time is closed: 0 unless it has too few reports.
@@ -341,6 +373,7 @@ class RoundScheduler:
             if not claimed or self._store.state(served.id) is not RoundState.SHUFFLED:
                 return False
             self._store.destroy(served.id)
+            self._round_shuffler.destroy_key(served)  # with it and the batch, copies of reports could be linked
             batch = self._round_shuffler.batch(served)
             if batch is None:
                 scheduled.missing_batch += 1
@@ -357,7 +390,8 @@ class RoundScheduler:
 
     def _record_failure(self, scheduled: ScheduledRound, error: Exception) -> None:
         scheduled.refused = isinstance(error, DeliveryRefusedError)
-        scheduled.confined = isinstance(error, DeliveryError | DamagedRoundError)
+        scheduled.keyless = isinstance(error, KeylessError)
+        scheduled.confined = isinstance(error, DeliveryError | DamagedRoundError | KeylessError)
         scheduled.retries.failures += 1
         self._failed.inc()
         self._log_once(scheduled, _reason(error))
@@ -365,7 +399,9 @@ class RoundScheduler:
     def _log_once(self, scheduled: ScheduledRound, reason: str) -> None:
         if not scheduled.retries.note(reason):
             return
-        if scheduled.refused:
+        if scheduled.keyless:
+            event("keyless", level=logging.ERROR, task=scheduled.served.name, reason=reason)
+        elif scheduled.refused:
             event("batch-refused", level=logging.ERROR, task=scheduled.served.name, reason=reason)
         else:
             event("round-fails", level=logging.ERROR, task=scheduled.served.name, reason=reason)

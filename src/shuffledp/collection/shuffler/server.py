@@ -20,6 +20,7 @@ from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.shuffler.enrolment import TokenDirectory
 from shuffledp.collection.shuffler.intake import RateLimit
 from shuffledp.collection.shuffler.operator import ShufflerOperator
+from shuffledp.collection.shuffler.round_keys import RoundKeyDirectory
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.shuffling import RoundShuffler
@@ -67,7 +68,12 @@ class Shuffler(Server):
         )
         self.commit_queue = CommitQueue(self.store, self.metrics)
         round_shuffler = RoundShuffler(
-            self.store, key, settings.work, settings.permutation_megabytes * _MEGABYTE, lambda: self.stopping
+            self.store,
+            key,
+            settings.work,
+            settings.permutation_megabytes * _MEGABYTE,
+            lambda: self.stopping,
+            RoundKeyDirectory(settings.round_keys),
         )
         delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self.stopping)
         self.scheduler = RoundScheduler(
@@ -112,6 +118,8 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, ShufflerTask
         _read_database_url(settings.store_dsn_file)
     check_certificate(settings.tls_certificate, settings.tls_key)
     check_directory(settings.work)
+    if settings.round_keys is not None:
+        check_directory(settings.round_keys)
     tasks = ShufflerTasks(settings.tasks, authors, key.public)
     if settings.enrolment is None:
         tasks.load()

@@ -30,6 +30,9 @@ class ShufflerSettings(ServerSettings):
     """Public keys of the authors whose tasks are served."""
     signing_key: Path
     """The shuffler's private key, which signs batches."""
+    round_keys: Path | None = None
+    """A directory of private round keys, ``KEYID.key``, for tasks of wire version 2; each is destroyed after its round
+    is mixed. It should be on an encrypted volume without backups."""
     analyzer: str
     """URL of the analyzer, such as https://analyzer.example."""
     analyzer_ca: Path | None = None

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.scheduling import ShutdownError
+from shuffledp.collection.shuffler.round_keys import RoundKeyDirectory
 from shuffledp.collection.shuffler.store.interface import RoundState, Store, StoreError
 from shuffledp.collection.shuffler.tasks import ServedTask
-from shuffledp.collection.wire.formats import Manifest, digest
+from shuffledp.collection.wire.formats import HEADER_SIZE, HopCounts, Manifest, digest
 from shuffledp.collection.wire.keys import SigningKey
+from shuffledp.collection.wire.outer_seal import ReportOpener
 from shuffledp.durable_files import sync_directory
 from shuffledp.shuffling.external import permute_file
 
@@ -53,11 +55,13 @@ class RoundShuffler:
     work: Path
     memory: int
     stopping: Callable[[], bool] = lambda: False
+    round_keys: RoundKeyDirectory = field(default_factory=RoundKeyDirectory)
 
     def shuffle(self, served: ServedTask) -> RoundState | None:
         """Advance a closed round to SHUFFLED, or to DESTROYED if it is below its minimum, and return the new state.
 
-        None, without any change, if another process is shuffling it.
+        None, without any change, if another process is shuffling it. KeylessError, without any change, if the round key
+        is missing.
         """
         with self.store.claim(served.id) as claimed:
             if not claimed or self.store.state(served.id) is not RoundState.CLOSED:
@@ -74,13 +78,23 @@ class RoundShuffler:
                 return self._destroy(served)
             self.store.advance(served.id, RoundState.SHUFFLED, batch.signed)
             event("shuffled", task=served.name, reports=batch.manifest.reports, messages=batch.manifest.messages)
+            counts = batch.manifest.counts
+            if counts is not None and counts.unopenable:
+                event("unopenable", level=logging.WARNING, task=served.name, reports=counts.unopenable)
             return RoundState.SHUFFLED
 
     def batch(self, served: ServedTask) -> ShuffledBatch | None:
         """The batch of a shuffled round, if its file is in the work directory."""
         signed = self.store.note(served.id)
         file = self._batch_file(served, signed)
-        return ShuffledBatch(Manifest.verified(signed, self.key.public), signed, file) if file.exists() else None
+        if not file.exists():
+            return None
+        return ShuffledBatch(Manifest.verified(signed, self.key.public, served.task.version), signed, file)
+
+    def destroy_key(self, served: ServedTask) -> None:
+        """Destroy the round key; only of a round whose reports are destroyed, which nobody needs to open any more."""
+        if served.round_key is not None:
+            self.round_keys.destroy(served.round_key)
 
     def clean(self, task_name: str, *, keep: Path | None = None) -> None:
         """Delete all files of a round, except ``keep``."""
@@ -101,14 +115,19 @@ class RoundShuffler:
     def _permute(self, served: ServedTask) -> ShuffledBatch | None:
         """The batch of all messages in uniformly random order; None if there are too few reports."""
         permuted = self.work / f"{served.name}.shuffled"
-        reports = 0
+        open_report = self._opener(served)
+        reports = unopenable = 0
 
         def blocks() -> Iterator[bytes]:
-            nonlocal reports
+            nonlocal reports, unopenable
             block = bytearray()
             for body in self.store.reports(served.id):
+                records = open_report(body)
+                if records is None:
+                    unopenable += 1
+                    continue
                 reports += 1
-                block += served.format.records(body)
+                block += records
                 if len(block) >= _BLOCK_BYTES:
                     self._check_stopping()
                     yield bytes(block)
@@ -121,14 +140,21 @@ class RoundShuffler:
             raise StoreError(f"{reports:,} reports of {per_report:,} messages cannot be {messages:,} messages.")
         if reports < served.task.minimum_users:
             return None
-        manifest = self._describe(served, permuted, reports, messages)
+        manifest = self._describe(served, permuted, reports, messages, unopenable)
         signed = manifest.signed(self.key)
         file = self._batch_file(served, signed)
         permuted.rename(file)
         self.clean(served.name, keep=file)
         return ShuffledBatch(manifest, signed, file)
 
-    def _describe(self, served: ServedTask, file: Path, reports: int, messages: int) -> Manifest:
+    def _opener(self, served: ServedTask) -> Callable[[bytes], bytes | memoryview | None]:
+        """A function that gives the sealed messages of a stored report, or None if its outer seal does not open."""
+        if served.round_key is None:
+            return served.format.records
+        key = self.round_keys.load(served.round_key)
+        return ReportOpener(key, header_size=HEADER_SIZE, report_size=served.format.size).open
+
+    def _describe(self, served: ServedTask, file: Path, reports: int, messages: int, unopenable: int) -> Manifest:
         """The manifest of a file of permuted messages."""
         size = served.format.sealed_size
         records = max(1, _CHUNK_BYTES // size, -(-messages // _MAX_CHUNKS))
@@ -137,7 +163,8 @@ class RoundShuffler:
             while chunk := content.read(records * size):
                 self._check_stopping()
                 hashes.append(digest(chunk))
-        manifest = Manifest(served.id, reports, messages, size, records, tuple(hashes))
+        counts = None if served.round_key is None else HopCounts(unopenable=unopenable)
+        manifest = Manifest(served.id, reports, messages, size, records, tuple(hashes), counts)
         manifest.check_task(served.task)
         return manifest
 

@@ -11,7 +11,7 @@ from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import ReportFormat
-from shuffledp.collection.wire.keys import VerifyingKey
+from shuffledp.collection.wire.keys import SealingPublicKey, VerifyingKey
 from shuffledp.errors import ParameterError
 
 _HEADERS = (
@@ -35,6 +35,11 @@ class ServedTask:
     """The signed task, for devices."""
 
     @property
+    def round_key(self) -> SealingPublicKey | None:
+        """The key of the outer seals; None for version 1, which has none."""
+        return self.format.round_key
+
+    @property
     def id(self) -> bytes:
         """The id of the task."""
         return self.format.task_id
@@ -48,8 +53,6 @@ class ServedTask:
 def load_task(path: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> ServedTask:
     """The task of a file; ShuffledpError unless a trusted author signed it for this shuffler."""
     task, content = load_authentic(path, authors)
-    if task.version != 1:
-        raise ParameterError(f"The task {path} has wire version 2, which this shuffler does not support yet.")
     if task.shuffler != shuffler:
         raise ParameterError(f"The task {path} is for the shuffler's key {task.shuffler.id}, not for {shuffler.id}.")
     report_format = ReportFormat.of(task)
@@ -64,9 +67,10 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         super().__init__(directory)
         self._authors, self._shuffler = tuple(authors), shuffler
 
-    def get(self, name: str) -> ServedTask | None:
-        """The task with this id in hexadecimal, if it is served."""
-        return self.find(name)
+    def get(self, name: str, version: int | None = None) -> ServedTask | None:
+        """The task with this id in hexadecimal and, if given, of this version, if it is served."""
+        served = self.find(name)
+        return served if served is None or version in (None, served.task.version) else None
 
     def _read(self, path: Path) -> tuple[str, ServedTask]:
         served = load_task(path, self._authors, self._shuffler)
