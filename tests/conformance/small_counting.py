@@ -4,7 +4,8 @@ from fractions import Fraction
 
 from shuffledp import BalcerCheuCount
 from shuffledp.privacy.cheu import FlippedCount
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
+from shuffledp.privacy.clusters import ClusterCurve, PairClusters
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, NegativeBinomialPairs
 from shuffledp.privacy.pure_sum import PureSum, falling_weights
 from shuffledp.privacy.shuffler_noise import ShufflerLaplaceCurve
 from shuffledp.protocols.count.cheu import CheuCount
@@ -21,7 +22,13 @@ def correlated(encoding: str, users: int, honest: int) -> CorrelatedNoiseCount:
     ratio, shape, flood = Dyadic.at_least(0.25), Fraction(2), Dyadic.at_least(0.25)
     curve = CorrelatedNoiseCurve(ratio, shape, flood, "signed" if encoding == "signed" else "count")
     terms = Target(users, 1.0, 1.0001 * curve.delta_at(1.0), honest / users)
-    return CorrelatedNoiseCount(terms, ratio, shape, flood, encoding)
+    return CorrelatedNoiseCount(terms, ratio, NegativeBinomialPairs(shape, flood), encoding)
+
+
+def clustered(encoding: str, users: int) -> CorrelatedNoiseCount:
+    ratio, flood = Dyadic.at_least(0.25), PairClusters(Fraction(1), ((1, 1, 1), (2, 3, 2)))
+    curve = ClusterCurve(ratio, flood, "signed" if encoding == "signed" else "count")
+    return CorrelatedNoiseCount(Target(users, 1.0, 1.0001 * curve.delta_at(1.0)), ratio, flood, encoding)
 
 
 def shuffler_laplace(users: int, ratio: float, shift: int) -> ShufflerLaplaceCount:
@@ -39,6 +46,7 @@ def instances() -> dict[str, object]:
         ),
         "count/correlated-noise": correlated("signed", 2, 2),
         "count/correlated-noise with more than its shares": correlated("signed", 3, 2),
+        "count/correlated-noise in clusters": clustered("signed", 2),
         "count/randomized-response": RandomizedResponse.calibrate(users=3, epsilon=1, delta=1e-6),
         "count/shuffler-laplace": shuffler_laplace(3, 0.4, 3),
         "count/discrete-laplace": DiscreteLaplaceCount.calibrate(users=3, epsilon=1, delta=1e-6),

@@ -3,7 +3,8 @@
 from fractions import Fraction
 
 from shuffledp.privacy.cheu import FlippedHistogram
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve
+from shuffledp.privacy.clusters import ClusterCurve, PairClusters
+from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, NegativeBinomialPairs
 from shuffledp.privacy.count_min import SketchRows
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
 from shuffledp.privacy.sample_and_threshold import SampleAndThreshold
@@ -34,9 +35,15 @@ def cheu(users, domain_size, form):
 def correlated_noise(users, ratio, *, honest_fraction=1.0):
     shape, flood_ratio = Fraction(1), Dyadic(1, 6)
     curve = CorrelatedNoiseCurve(ratio, shape, flood_ratio, "histogram")
+    flood = NegativeBinomialPairs(shape, flood_ratio)
     return CorrelatedNoiseHistogram(
-        terms_of(curve, users, honest_fraction=honest_fraction), ratio, shape, flood_ratio, domain_size=2
+        terms_of(curve, users, honest_fraction=honest_fraction), ratio, flood, domain_size=2
     )
+
+
+def clustered_noise(users, ratio):
+    flood = PairClusters(Fraction(1, 16), ((1, 1, 2), (3, 3, 1)), Fraction(1, 16))
+    return CorrelatedNoiseHistogram(terms_of(ClusterCurve(ratio, flood, "histogram"), users), ratio, flood, 2)
 
 
 def count_min(users, domain_size, hashes):
@@ -81,6 +88,7 @@ def instances():
         "histogram/correlated-noise with more than its shares": correlated_noise(
             3, Dyadic(1, 7), honest_fraction=2 / 3
         ),
+        "histogram/correlated-noise in clusters": clustered_noise(2, Dyadic(1, 6)),
         "histogram/sample-and-threshold": sample_and_threshold(4, 2, 0.4, 2),
         "histogram/sample-and-threshold of three": sample_and_threshold(4, 3, 0.7, 3),
         "histogram/discrete-laplace": DiscreteLaplaceHistogram(Target(3, pure, 0.0), noise, 2),

@@ -61,6 +61,7 @@ DRAWN_TOGETHER = ("randomize_all has its distribution", "messages have the distr
 
 HARDER = (
     "histogram/correlated-noise",
+    "histogram/correlated-noise in clusters",
     "histogram/count-min",
     "histogram/sample-and-threshold",
     "quantiles/correlated-noise",

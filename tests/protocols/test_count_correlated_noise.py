@@ -9,10 +9,14 @@ from scipy import stats
 
 from shuffledp.errors import BelowMinimumError, ParameterError, ShuffledpError
 from shuffledp.messages import Tally
+from shuffledp.privacy.clusters import PairClusters
+from shuffledp.privacy.correlated_noise import NegativeBinomialPairs
 from shuffledp.protocols.count.correlated_noise import CorrelatedNoiseCount
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic
 from shuffledp.testing.statistics import ALPHA, p_value, same_distribution
+
+FLOOD = NegativeBinomialPairs(Fraction(2), Dyadic.of(0.25))
 
 
 def calibrated(epsilon=1.0, users=10_000, **more) -> CorrelatedNoiseCount:
@@ -27,8 +31,7 @@ def central(epsilon):
 def test_printed_numbers(epsilon, flood):
     """Reference values: the flooding of the paper's encoding, and 1.11 to 1.15 times the central error."""
     protocol = calibrated(epsilon, encoding="unary")
-    shape, ratio = float(protocol.flood_shape), float(protocol.flood_ratio)
-    assert shape * ratio / (1 - ratio) < 1.02 * flood
+    assert protocol.flood.mean_pairs < flood  # clusters need fewer pairs than a negative binomial number
     assert float(protocol.ratio) == pytest.approx(math.exp(-0.9 * epsilon), rel=1e-9)
     assert protocol.expected_error().rmse == pytest.approx(central(0.9 * epsilon), rel=1e-9)
     assert 1.10 < protocol.expected_error().rmse / central(epsilon) < 1.16
@@ -38,8 +41,7 @@ def test_printed_numbers(epsilon, flood):
 @pytest.mark.parametrize(("epsilon", "flood"), [(0.5, 4422), (1.0, 2200), (2.0, 1089)])
 def test_the_papers_flooding(epsilon, flood):
     protocol = calibrated(epsilon, encoding="unary", calibration="paper")
-    shape, ratio = float(protocol.flood_shape), float(protocol.flood_ratio)
-    assert shape * ratio / (1 - ratio) == pytest.approx(flood, rel=0.002)
+    assert protocol.flood.mean_pairs == pytest.approx(flood, rel=0.002)
     assert protocol.guarantee.delta_at(epsilon) <= 1e-6
 
 
@@ -54,7 +56,7 @@ def test_the_signed_encoding_is_as_good():
 
 
 def test_the_number_of_messages_does_not_depend_on_the_value():
-    protocol = CorrelatedNoiseCount(Target(2, 9.0, 0.9), Dyadic.of(0.25), Fraction(2), Dyadic.of(0.25))
+    protocol = CorrelatedNoiseCount(Target(2, 9.0, 0.9), Dyadic.of(0.25), FLOOD)
     sizes = []
     for bit in (0, 1):
         pmf = {}
@@ -94,7 +96,7 @@ def test_released_numbers_have_the_distribution_of_the_noise(encoding, users):
 @pytest.mark.parametrize("encoding", ["signed", "unary"])
 def test_both_routes_agree(encoding):
     """600 rounds of 5 users each way, on the difference of the signs. The fault: two users answer the other way."""
-    protocol = CorrelatedNoiseCount(Target(5, 9.0, 0.9), Dyadic.of(0.5), Fraction(2), Dyadic.of(0.25), encoding)
+    protocol = CorrelatedNoiseCount(Target(5, 9.0, 0.9), Dyadic.of(0.5), FLOOD, encoding)
     values, counts = np.array([1, 1, 0, 0, 0]), np.array([3, 2])
     fast = [int(protocol.observed(protocol.sample_tally(counts))[0]) for _ in range(600)]
     slow = [int(protocol.observed(protocol.tally(protocol.randomize_all(values)))[0]) for _ in range(600)]
@@ -145,4 +147,10 @@ def test_an_unknown_encoding():
 
 def test_too_little_noise_is_not_claimed():
     with pytest.raises(ParameterError, match="more than the claimed"):
-        CorrelatedNoiseCount(Target(100, 1.0, 1e-6), Dyadic.of(0.25), Fraction(2), Dyadic.of(0.25)).guarantee  # noqa: B018
+        CorrelatedNoiseCount(Target(100, 1.0, 1e-6), Dyadic.of(0.25), FLOOD).guarantee  # noqa: B018
+
+
+def test_a_count_has_no_singles():
+    flood = PairClusters(Fraction(20), ((2, 4, 1),), Fraction(1))
+    with pytest.raises(ParameterError, match="no singles"):
+        CorrelatedNoiseCount(Target(100, 1.0, 1e-6), Dyadic.of(0.25), flood)

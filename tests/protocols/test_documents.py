@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import time
 from fractions import Fraction
 
 import pytest
@@ -18,6 +19,7 @@ from shuffledp.protocols.count.discrete_laplace import DiscreteLaplaceCount
 from shuffledp.protocols.count.pure_sum import PureSumCount
 from shuffledp.protocols.count.randomized_response import RandomizedResponse
 from shuffledp.protocols.documents import from_document, public_parameters, to_document
+from shuffledp.protocols.histogram.correlated_noise import CorrelatedNoiseHistogram
 from shuffledp.protocols.histogram.count_min import CountMinHistogram
 from shuffledp.protocols.histogram.k_rr import KRandomizedResponse
 from shuffledp.protocols.sum.duchi import DuchiSum
@@ -28,13 +30,15 @@ TARGET = {"users": 200, "epsilon": 1.0, "delta": 1e-3}
 PROTOCOLS = [
     RandomizedResponse.calibrate(**TARGET),
     CheuCount.calibrate(**TARGET, honest_fraction=0.75),
-    CorrelatedNoiseCount.calibrate(**TARGET, encoding="unary", split=0.6),
+    CorrelatedNoiseCount.calibrate(**TARGET, encoding="unary", split=0.6, calibration="paper"),
     PureSumCount.calibrate(**TARGET),
     DiscreteLaplaceCount.calibrate(**TARGET),
     KRandomizedResponse.calibrate(**TARGET, categories=["a", "é", "c"]),
     KRandomizedResponse.calibrate(**TARGET, domain_size=5),
     DuchiSum.calibrate(**TARGET, domain=Interval(-1, 0.1)),
     DuchiSum.calibrate(**TARGET, domain=Interval(-1, 7, whole=True)),
+    CorrelatedNoiseCount.calibrate(**TARGET, split=0.6),
+    CorrelatedNoiseHistogram.calibrate(**TARGET, domain_size=3, split=0.6, weighted=True),
 ]
 
 
@@ -194,7 +198,100 @@ def test_any_value_in_place_of_a_shape(value):
         back = from_document(document)
     except ShuffledpError:
         return
-    assert isinstance(back.flood_shape, Fraction)
+    assert isinstance(back.flood.flood_shape, Fraction)
+
+
+def clustered() -> dict:
+    return copy.deepcopy(to_document(PROTOCOLS[-1]))
+
+
+def test_versions_of_the_parameters():
+    """Clusters are version 2, negative binomial pairs version 1; neither is read as the other, or with keys of both."""
+    assert correlated()["version"] == 1
+    assert clustered()["version"] == 2
+    for document in (correlated(), clustered()):
+        for version in (3 - document["version"], 3, "2", True, 2.5, None):
+            with pytest.raises(ParameterError, match="version"):
+                from_document(document | {"version": version})
+    mixed = clustered()
+    mixed["parameters"]["flood_shape"] = "1/1"
+    less = clustered()
+    del less["parameters"]["singles"]
+    nested = clustered()
+    nested["parameters"]["flood"] = {}
+    for document in (mixed, less, nested):
+        with pytest.raises(ParameterError, match="correlated noise need"):
+            from_document(document)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cluster_rate", "0/1"),
+        ("cluster_rate", "-3/1"),
+        ("cluster_rate", "701/1"),
+        ("cluster_rate", f"1/{2**65}"),
+        ("cluster_rate", "1e9"),
+        ("cluster_rate", math.nan),
+        ("cluster_rate", 16),
+        ("cluster_rate", None),
+        ("singles", "-1/2"),
+        ("singles", f"{10**38}/1"),
+        ("singles", "1/0"),
+        ("clusters", []),
+        ("clusters", None),
+        ("clusters", [[3, 5]]),
+        ("clusters", [[3, 5, 1, 1]]),
+        ("clusters", [[0, 5, 1]]),
+        ("clusters", [[-2, 5, 1]]),
+        ("clusters", [[5, 3, 1]]),
+        ("clusters", [[3, 5, 0]]),
+        ("clusters", [[3, 5, -1]]),
+        ("clusters", [[3, 5, 2**33]]),
+        ("clusters", [[3, 5, 1.0]]),
+        ("clusters", [[3, 5, True]]),
+        ("clusters", [[3, 5, math.nan]]),
+        ("clusters", [[3, 2**14 + 1, 1]]),
+        ("clusters", [["0x3", 5, 1], [4, 6, 1]]),
+        ("clusters", [[6, 8, 1], [3, 5, 1]]),
+        ("clusters", [[3, 5, 1], [5, 6, 1]]),
+        ("clusters", [[size, size, 1] for size in range(1, 66)]),
+        ("clusters", [[1, 1, 1]] * 100_000),
+        ("clusters", "3-5"),
+    ],
+)
+def test_hostile_clusters(name, value):
+    document = clustered()
+    document["parameters"][name] = value
+    with pytest.raises(ParameterError) as refusal:
+        from_document(document)
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("rate", "clusters", "singles", "ratio"),
+    [
+        ("700/1", [[1, 2**14, 1]], "0/1", (1, 1)),
+        ("700/1", [[1, 1, 2**32], [2**14, 2**14, 2**32]], "0/1", (1, 1)),
+        ("700/1", [[2**14, 2**14, 1]], "1000000/1", (1, 1)),
+        ("3/1", [[1, 3, 1]], "1000000/1", (1, 1)),
+        ("3/1", [[1, 3, 1]], "1/1", (2**40 - 1, 40)),
+        ("700/1", [[2, 2, 1], [900, 900, 1]], "500/1", (2**12 - 1, 12)),
+        (f"1/{2**64}", [[1, 1, 1]], f"1/{2**64}", (1, 64)),
+    ],
+)
+def test_clusters_that_take_long_are_refused_soon(rate, clusters, singles, ratio):
+    """Within ten seconds even on a busy machine: refused, or too little noise."""
+    document = clustered()
+    numerator, bits = ratio
+    document["parameters"] |= {"cluster_rate": rate, "clusters": clusters, "singles": singles}
+    document["parameters"]["ratio"] = {"numerator": numerator, "bits": bits}
+    start = time.process_time()
+    with pytest.raises(ShuffledpError) as refusal:
+        from_document(document).guarantee  # noqa: B018
+    assert "\n" not in str(refusal.value)
+    assert time.process_time() - start < 10
 
 
 def test_a_probability_over_a_huge_power_is_refused():

@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 from scipy.signal import fftconvolve
-from scipy.stats import binom, geom, nbinom
+from scipy.stats import binom, geom, nbinom, poisson
 
 WIDTH = 2e-4
 NO_MASS = 1e-19
@@ -147,12 +147,24 @@ def _correlated(protocol):
     return np.pad(seen, ((1, 0), (0, 0))), np.pad(seen, ((0, 1), (0, 0)))
 
 
+def _pairs(protocol):
+    """The distribution of the number of pairs: of a tree negative binomial, else clusters, size by size."""
+    if hasattr(protocol, "flood_shape"):
+        shape, flood = float(protocol.flood_shape), float(protocol.flood_ratio)
+        return nbinom.pmf(np.arange(int(nbinom.isf(1e-18, shape, 1 - flood)) + 1), shape, 1 - flood)
+    pairs = np.ones(1)
+    for size, rate in protocol.flood.rates:
+        numbers = poisson.pmf(np.arange(int(poisson.isf(1e-18, float(rate))) + 1), float(rate))
+        spread = np.zeros((len(numbers) - 1) * size + 1)
+        spread[::size] = numbers
+        pairs = np.convolve(pairs, spread)
+    return pairs[: int(np.flatnonzero(np.cumsum(pairs[::-1])[::-1] > 1e-18)[-1]) + 1]
+
+
 def _correlated_counts(protocol):
     """The joint distribution of the numbers of "+1" and "-1" that are noise: G1 + F and G2 + F, summed over F."""
-    ratio, flood = float(protocol.ratio), float(protocol.flood_ratio)
-    shape = float(protocol.flood_shape)
-    largest = int(nbinom.isf(1e-18, shape, 1 - flood))
-    pairs = nbinom.pmf(np.arange(largest + 1), shape, 1 - flood)
+    ratio, pairs = float(protocol.ratio), _pairs(protocol)
+    largest = len(pairs) - 1
     single = geom.pmf(np.arange(1, math.ceil(42 / -math.log(ratio))), 1 - ratio)
     seen = np.zeros((largest + len(single),) * 2)
     both = np.outer(single, single)

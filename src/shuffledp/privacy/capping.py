@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import as_delta
@@ -37,6 +40,8 @@ _PARTS = sorted({part for step in range(2, 36) for part in (2.0 ** (-step / 2), 
 """Values of t to try first, as fractions of the largest one; dense near 0 and 1."""
 _FINER = 12  # divisions of the interval around the best of these
 _LOG_ROUNDING = 2.0**-46
+_GROUP_ROUNDING = 1e-12
+_LARGEST_EXPONENT = 300.0
 
 
 @dataclass(frozen=True)
@@ -123,19 +128,44 @@ class Share:
             )
 
 
-def chance_of_more(shares: Sequence[Share], messages: int) -> float:
-    """Upper bound on the probability that independent shares have more than ``messages`` messages in total.
+@dataclass(frozen=True)
+class PoissonGroups:
+    """Poisson numbers of groups of messages: the messages of a group and the expected number of such groups."""
+
+    rates: tuple[tuple[int, float], ...]
+
+    def __post_init__(self) -> None:
+        if not all(weight >= 1 and 0 < rate < math.inf for weight, rate in self.rates):
+            raise ParameterError("Groups need at least 1 message and a positive rate.", rates=self.rates)
+
+    @cached_property
+    def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The messages of each group, and the rates."""
+        weights, rates = zip(*self.rates, strict=True)
+        return np.array(weights, dtype=np.float64), np.array(rates, dtype=np.float64)
+
+    @cached_property
+    def kernel(self) -> NDArray[np.float64]:
+        """Weight times rate, by weight from the largest down to 1: the terms of the recursion for the masses."""
+        kernel = np.zeros(max(weight for weight, _ in self.rates))
+        for weight, rate in self.rates:
+            kernel[-weight] += weight * rate
+        return kernel
+
+
+def chance_of_more(shares: Sequence[Share], messages: int, groups: PoissonGroups | None = None) -> float:
+    """Upper bound on the probability that independent shares and groups have more than ``messages`` messages in total.
 
     The exact sum of masses plus Chernoff's bound on the tail beyond them; Chernoff's bound alone if there are too many
     masses.
     """
     if messages < 0:
         return 1.0
-    if not shares:
+    if not shares and groups is None:
         return 0.0
     merged = _merged(shares)
-    rough = _rough_chance(merged, messages)
-    beyond, last = _tails(merged)
+    rough = _rough_chance(merged, groups, messages)
+    beyond, last = _tails(merged, groups)
     if messages >= len(beyond):
         return rough
     return min(rough, beyond[messages] * _UP + last)
@@ -151,63 +181,75 @@ def _merged(shares: Iterable[Share]) -> tuple[Share, ...]:
 
 
 @lru_cache(maxsize=16)
-def _tails(shares: tuple[Share, ...]) -> tuple[list[float], float]:
+def _tails(shares: tuple[Share, ...], groups: PoissonGroups | None) -> tuple[list[float], float]:
     """Pr[k < M <= last] for k = 0, 1, ..., and a bound on Pr[M > last], where M is the number of messages.
 
     The list is empty if it would be too long.
     """
     last = 8
-    while (beyond := _rough_chance(shares, last)) > _NEGLIGIBLE:
+    while (beyond := _rough_chance(shares, groups, last)) > _NEGLIGIBLE:
         last *= 2
-        if last > min(_MAX_MASSES, _MAX_TERMS // len(shares)):
+        if last > min(_MAX_MASSES, _MAX_TERMS // (len(shares) + 1 if groups else len(shares))):
             return [], 1.0
-    masses = _masses(shares, last)
+    masses = _masses(shares, groups, last)
     return list(accumulate(masses[:0:-1]))[::-1] if masses else [], beyond
 
 
-def _masses(shares: tuple[Share, ...], last: int) -> list[float]:
+def _masses(shares: tuple[Share, ...], groups: PoissonGroups | None, last: int) -> list[float]:
     """Pr[M = m] for m up to ``last``, as sums of positive terms, which are accurate to nearly all digits.
 
     The generating function G of M has s G'(s) / G(s) = sum over shares of shape weight (r + r^2 + ...), where
     r = ratio s^weight. So m Pr[M = m] = sum over shares of shape weight A(m), where A(m) = ratio (Pr[M = m - weight] +
-    A(m - weight)). The list is empty if Pr[M = 0] is too small to start from.
+    A(m - weight)). Poisson groups add weight rate Pr[M = m - weight] each. The list is empty if Pr[M = 0] is too small
+    to start from.
     """
-    start = math.exp(sum(share.shape * math.log1p(-share.ratio) for share in shares))
+    log_none = sum(share.shape * math.log1p(-share.ratio) for share in shares)
+    start = math.exp(log_none - (float(groups.arrays[1].sum()) if groups else 0.0))
     if start < _LEAST_START:
         return []
     masses = [start]
+    kernel = groups.kernel if groups else np.zeros(0)
+    window = np.zeros(len(kernel) + last + 1)  # the masses again, after as many zeros as the kernel is long
+    window[len(kernel)] = start
     parts = [(share.shape * share.weight, share.ratio, share.weight, [0.0] * share.weight) for share in shares]
     for m in range(1, last + 1):
-        total = 0.0
+        total = float(kernel @ window[m : m + len(kernel)]) if groups else 0.0
         for factor, ratio, weight, sums in parts:
             slot = m % weight  # holds A(m - weight)
             if m >= weight:
                 sums[slot] = ratio * (masses[m - weight] + sums[slot])
                 total += factor * sums[slot]
         masses.append(total / m)
+        window[len(kernel) + m] = masses[-1]
     return masses
 
 
-def _rough_chance(shares: tuple[Share, ...], messages: int) -> float:
+def _rough_chance(shares: tuple[Share, ...], groups: PoissonGroups | None, messages: int) -> float:
     """Chernoff's bound on Pr[M > messages] as (E[e^(t M)] - 1) / (e^(t (messages + 1)) - 1), for the best of several t.
 
     This is Markov's inequality for e^(t M) - 1. Every t > 0 for which the expectation is finite gives a valid bound.
     """
-    tried = [_log_chance(shares, messages, part) for part in _PARTS]
+    tried = [_log_chance(shares, groups, messages, part) for part in _PARTS]
     best = min(range(1, len(_PARTS) - 1), key=tried.__getitem__)
     low, high = _PARTS[best - 1], _PARTS[best + 1]
-    finer = (_log_chance(shares, messages, low + (high - low) * step / _FINER) for step in range(1, _FINER))
+    finer = (_log_chance(shares, groups, messages, low + (high - low) * step / _FINER) for step in range(1, _FINER))
     exponent = min(0.0, *tried, *finer)
     return min(1.0, max(math.exp(exponent), _TINIEST) * _UP)
 
 
-def _log_chance(shares: tuple[Share, ...], messages: int, part: float) -> float:
+def _log_chance(shares: tuple[Share, ...], groups: PoissonGroups | None, messages: int, part: float) -> float:
     """The logarithm of the bound, rounded up; t is the fraction ``part`` of the largest t."""
-    t = part * min(-math.log(share.ratio) / share.weight for share in shares)
+    limits = [-math.log(share.ratio) / share.weight for share in shares]
+    t = part * min(limits, default=_LARGEST_EXPONENT)
     growth = 0.0
     for share in shares:
         complement = -math.expm1(math.log(share.ratio) + t * share.weight)  # 1 - ratio e^(t weight)
         growth += share.shape * (math.log1p(-share.ratio) - math.log(complement) + _LOG_ROUNDING / (1 - part))
+    if groups:
+        weights, rates = groups.arrays
+        if t * float(weights.max()) > _LARGEST_EXPONENT:
+            return math.inf
+        growth += float(rates @ np.expm1(t * weights)) * (1 + _GROUP_ROUNDING)
     return _log_expm1(growth) - _log_expm1(t * (messages + 1))
 
 

@@ -46,6 +46,20 @@ _MAX_SHAPE = 1e7
 
 
 @dataclass(frozen=True)
+class NegativeBinomialPairs:
+    """Flooding by a negative binomial number of pairs, of all honest users together."""
+
+    flood_shape: Fraction
+    """Shape of the number of pairs that cancel."""
+    flood_ratio: Dyadic
+
+    @property
+    def mean_pairs(self) -> float:
+        """Expected number of pairs."""
+        return float(self.flood_shape * self.flood_ratio.fraction / self.flood_ratio.complement.fraction)
+
+
+@dataclass(frozen=True)
 class CorrelatedNoiseCurve:
     """The privacy curve of the multiset of "+1" and "-1", for three encodings of the value.
 
@@ -109,25 +123,32 @@ class CorrelatedNoiseCurve:
 
 @lru_cache(maxsize=4)  # each may take 130 megabytes
 def _gathered_pair(curve: CorrelatedNoiseCurve, cut: float) -> DiscretePair:
+    """The pair for geometric noise and negative binomial flooding."""
+    _, masses, left_out = curve.flooding.window(cut)
+    return pair_of_geometric_noise(curve.ratio, masses, left_out, curve.view, cut)
+
+
+def pair_of_geometric_noise(ratio: Dyadic, masses: Floats, left_out: float, view: View, cut: float) -> DiscretePair:
     """The pair for geometric noise; outcomes with equal min(u, v) on the same side of the diagonal are added up.
+
+    ``masses`` are those of successive numbers of pairs, except for a mass of at most ``left_out``.
 
     ``count``: for u > v the ratio is 1/a throughout; for u <= v it is a W(u - 1) / W(u).
     ``signed``: for u > v it is W(v) / (a^2 W(v - 1)), for u < v the inverse, and 1 on the diagonal.
     """
-    a = float(curve.ratio)
-    _, masses, left_out = curve.flooding.window(cut)
+    a = float(ratio)
     more = math.ceil(math.log(cut / 1e3) / math.log(a * a)) + 1
     if len(masses) + more > _MAX_OUTCOMES:
         raise InfeasibleError(
-            f"Noise of ratios {curve.ratio} and {curve.flood_ratio} has more than {_MAX_OUTCOMES:,} outcomes "
-            "that matter; use a larger epsilon or delta.",
-            ratio=curve.ratio,
+            f"Noise of ratio {ratio} with {len(masses):,} likely numbers of pairs has more than {_MAX_OUTCOMES:,} "
+            "outcomes that matter; use a larger epsilon or delta.",
+            ratio=ratio,
         )
     below = _with_geometric_tail(masses, a * a, more)
     left_out += float(below[-1]) * a * a  # W past the end, which decreases by the factor a^2 from there
     before = np.concatenate(([0.0], below[:-1]))  # W(m - 1)
-    rest = float(curve.ratio.complement)
-    if curve.view == "signed":
+    rest = float(ratio.complement)
+    if view == "signed":
         p_part, q_part = rest * below, rest * a * a * before
         tie = a * rest / (1 + a)
         pair = DiscretePair(
@@ -136,7 +157,7 @@ def _gathered_pair(curve: CorrelatedNoiseCurve, cut: float) -> DiscretePair:
     else:
         p_part = np.concatenate((rest * a * before, [1 / (1 + a)]))
         pair = DiscretePair(p_part, np.concatenate((rest * below, [a / (1 + a)])), left_out)
-    return pair.sorted_by_loss() if curve.view == "histogram" else pair
+    return pair.sorted_by_loss() if view == "histogram" else pair
 
 
 def _with_geometric_tail(masses: Floats, shrinkage: float, more: int) -> Floats:
@@ -190,8 +211,8 @@ def least_flooding(epsilon: float, delta: float, split: float, view: View) -> Fl
     The target is checked at exactly these parameters. Delta decreases with the shape, because a larger shape adds
     independent noise; the ratio is searched until the mean is within 2 % of the least one.
     """
-    _check_split(epsilon, delta, split, view)
-    ratio = _staying_ratio(epsilon, split, view)
+    check_split(epsilon, delta, split, view)
+    ratio = staying_ratio(epsilon, split, view)
 
     def curve_of(shape: Fraction, flood_ratio: Dyadic) -> CorrelatedNoiseCurve:
         return CorrelatedNoiseCurve(ratio, shape, flood_ratio, view)
@@ -241,10 +262,10 @@ def paper_flooding(epsilon: float, delta: float, split: float, view: View) -> Fl
 
     A histogram is two categories with half of epsilon and of delta each.
     """
-    _check_split(epsilon, delta, split, view)
+    check_split(epsilon, delta, split, view)
     parts = 2 if view == "histogram" else 1
     shape, flood_ratio = flooding_of_theorem_13((1 - split) * epsilon / parts, delta / parts)
-    return _staying_ratio(epsilon, split, view), shape, flood_ratio
+    return staying_ratio(epsilon, split, view), shape, flood_ratio
 
 
 def flooding_of_theorem_13(epsilon: float, delta: float, sensitivity: float = 1.0) -> tuple[Fraction, Dyadic]:
@@ -260,14 +281,15 @@ def flooding_of_theorem_13(epsilon: float, delta: float, sensitivity: float = 1.
     return shape, Dyadic.at_least(math.exp(-0.2 * epsilon / sensitivity))
 
 
-def _check_split(epsilon: float, delta: float, split: float, view: View) -> None:
+def check_split(epsilon: float, delta: float, split: float, view: View) -> None:
+    """Reject a target, a split outside (0, 1), and an unknown view."""
     check_target(epsilon, delta)
     check_open_unit("split", split)
     if view not in VIEWS:
         raise ParameterError(f"The view must be one of {', '.join(VIEWS)}, not {view!r}.", view=view)
 
 
-def _staying_ratio(epsilon: float, split: float, view: View) -> Dyadic:
+def staying_ratio(epsilon: float, split: float, view: View) -> Dyadic:
     """The ratio of the remaining noise: a histogram changes two categories, a sign changes U+ - U- by two."""
     return least_ratio(
         split * epsilon, sensitivity=2 if view == "signed" else 1, coordinates=2 if view == "histogram" else 1

@@ -25,7 +25,8 @@ from shuffledp.randomness.dyadic import Dyadic
 if TYPE_CHECKING:
     from shuffledp.protocols.protocol import Protocol
 
-VERSION = 1
+VERSIONS = (1, 2)
+"""Versions of the parameters of a protocol: 2 if they are clusters of pairs, which earlier programs cannot draw."""
 MAX_BITS = 128
 """Maximum number of bits of a probability, of either part of a fraction, and of an integer."""
 MAX_ENTRIES = 1 << 17
@@ -43,7 +44,7 @@ def to_document(protocol: Protocol) -> dict[str, Any]:
     True
     """
     return {
-        "version": VERSION,
+        "version": protocol.document_version,
         "protocol": f"{protocol.question}/{protocol.name}",
         "parameters": protocol.document_of(_fields(protocol)),
     }
@@ -55,15 +56,22 @@ def from_document(document: Mapping[str, Any]) -> Protocol:
 
     if not isinstance(document, Mapping) or set(document) != {"version", "protocol", "parameters"}:
         raise ParameterError("A protocol's document has the keys version, protocol and parameters.")
-    if document["version"] != VERSION:
+    version = document["version"]
+    if isinstance(version, bool) or version not in VERSIONS:
         raise ParameterError(
-            f"This document has version {document['version']!r}; this program reads {VERSION}.", reason="version"
+            f"This document has version {version!r}; this program reads {' and '.join(map(str, VERSIONS))}.",
+            reason="version",
         )
     kind = find_qualified(str(document["protocol"]))
     parameters = document["parameters"]
     if not isinstance(parameters, Mapping):
         raise ParameterError(f"The parameters of {kind.__name__} must be an object, not {parameters!r}.")
     protocol: Protocol = _build(kind, kind.fields_of(parameters))
+    if version != protocol.document_version:
+        raise ParameterError(
+            f"The parameters of {kind.__name__} are of version {protocol.document_version}, not {version}.",
+            reason="version",
+        )
     return protocol
 
 
@@ -150,9 +158,16 @@ def _decoded(hint: Any, value: Any, name: str) -> Any:
             return None
         raise ParameterError(f"The parameter {name} is missing.")
     for choice in choices:
-        if choice is not type(None):
+        if choice is not type(None) and (len(choices) == 1 or _may_be(choice, value)):
             return _converted(choice, value, name)
     raise ParameterError(f"The parameter {name} cannot be read.")
+
+
+def _may_be(kind: Any, value: Any) -> bool:
+    """Whether the value has the keys of the dataclass; another type is decided by its own conversion."""
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, Mapping)):
+        return True
+    return set(value) == {_name(field) for field in dataclasses.fields(kind) if field.init}
 
 
 def _converted(kind: Any, value: Any, name: str) -> Any:

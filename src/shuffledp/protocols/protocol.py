@@ -277,6 +277,11 @@ class Protocol(ABC):
         """The public parameters, as JSON."""
         return public_parameters(self)
 
+    @property
+    def document_version(self) -> int:
+        """The version of the parameters in signed documents."""
+        return 1
+
     @classmethod
     def document_of(cls, fields: dict[str, Any]) -> dict[str, Any]:
         """The parameters as signed documents contain them, from the encoded fields under their names in documents."""

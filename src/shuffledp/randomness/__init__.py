@@ -1,6 +1,7 @@
 """Secure random bits and exact samplers; the seeded source is for tests and studies only."""
 
 from shuffledp.randomness.binomial import binomial, binomials
+from shuffledp.randomness.clusters import cluster_sizes, clusters_in_bins, scattered_clusters
 from shuffledp.randomness.coins import bernoulli, bernoulli_bits, bernoulli_indices
 from shuffledp.randomness.conditioned import conditioned_laplace
 from shuffledp.randomness.dyadic import Dyadic
@@ -36,6 +37,8 @@ __all__ = [
     "bernoulli_indices",
     "binomial",
     "binomials",
+    "cluster_sizes",
+    "clusters_in_bins",
     "conditioned_laplace",
     "discrete_laplace",
     "draw_bytes",
@@ -46,6 +49,7 @@ __all__ = [
     "negative_binomial",
     "poisson",
     "round_randomly",
+    "scattered_clusters",
     "scattered_negative_binomial",
     "sum_rounded_randomly",
     "uniform_counts",

@@ -10,9 +10,8 @@ Accounting: ``shuffledp.privacy.correlated_noise``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,11 +21,13 @@ from numpy.typing import NDArray
 from shuffledp.domain import check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, View, least_flooding, paper_flooding
+from shuffledp.privacy.cluster_calibration import least_noise
+from shuffledp.privacy.clusters import PairClusters
+from shuffledp.privacy.correlated_noise import NegativeBinomialPairs, View, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
-from shuffledp.protocols.parts.noise_shares import NoiseShares
+from shuffledp.protocols.parts.noise_shares import NoiseShares, curve_of, flat_flood, nested_flood
 from shuffledp.protocols.parts.sparse import messages_of_cells
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.target import Target
@@ -51,15 +52,16 @@ class CorrelatedNoiseCount(CountProtocol):
 
     ratio: Dyadic
     """Ratio of the geometric noise that remains: k messages have a probability proportional to ratio^k."""
-    flood_shape: Fraction
-    """Shape of the negative binomial number of pairs that cancel."""
-    flood_ratio: Dyadic
+    flood: NegativeBinomialPairs | PairClusters
+    """The pairs that cancel: clusters, or with the constants of the paper a negative binomial number."""
     encoding: str = "signed"
     """``signed``: everybody sends "+1" or "-1". ``unary``: "+1" or nothing, as in the paper."""
 
     def __post_init__(self) -> None:
         if self.encoding not in ("signed", "unary"):
             raise ParameterError(f"The encoding must be signed or unary, not {self.encoding!r}.")
+        if isinstance(self.flood, PairClusters) and self.flood.singles:
+            raise ParameterError(f"A count has no singles; got a rate of {float(self.flood.singles):g}.")
 
     @classmethod
     def for_target(cls, target: Target, *, split: float = 0.9, encoding: Encoding = "signed") -> Self:
@@ -67,8 +69,11 @@ class CorrelatedNoiseCount(CountProtocol):
 
         A larger split means less error and more messages.
         """
-        choose = paper_flooding if target.calibration == "paper" else least_flooding
-        return cls(target, *choose(target.epsilon, target.delta, split, _view(encoding)), encoding)
+        view = _view(encoding)
+        if target.calibration == "paper":
+            ratio, shape, flood_ratio = paper_flooding(target.epsilon, target.delta, split, view)
+            return cls(target, ratio, NegativeBinomialPairs(shape, flood_ratio), encoding)
+        return cls(target, *least_noise(target.epsilon, target.delta, split, view), encoding)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
@@ -78,12 +83,27 @@ class CorrelatedNoiseCount(CountProtocol):
     @property
     def shares(self) -> NoiseShares:
         """The noise, in as many shares as there are honest users."""
-        return NoiseShares(self.ratio, self.flood_shape, self.flood_ratio, self.target.honest_users)
+        return NoiseShares(self.ratio, self.flood, self.target.honest_users)
+
+    @property
+    def document_version(self) -> int:
+        """Version 2 has clusters of pairs."""
+        return 2 if isinstance(self.flood, PairClusters) else 1
+
+    @classmethod
+    def document_of(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of the flood beside the others."""
+        return flat_flood(fields)
+
+    @classmethod
+    def fields_of(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The inverse of ``document_of``."""
+        return nested_flood(document)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, with the noise of the honest users alone."""
-        curve = CorrelatedNoiseCurve(self.ratio, self.flood_shape, self.flood_ratio, _view(self.encoding))
+        curve = curve_of(self.ratio, self.flood, _view(self.encoding))
         return self.target.guarantee(curve, theorem="exact divergence of the noise")
 
     @property
@@ -98,8 +118,8 @@ class CorrelatedNoiseCount(CountProtocol):
 
     @property
     def share_ratios(self) -> tuple[Dyadic, ...]:
-        """The ratios of the noise that remains and of the pairs that cancel."""
-        return self.ratio, self.flood_ratio
+        """The ratios of the noise that remains and of pairs in a negative binomial number."""
+        return (self.ratio,) if isinstance(self.flood, PairClusters) else (self.ratio, self.flood.flood_ratio)
 
     def chance_of_more_messages(self, messages: int) -> float:
         """Upper bound on the probability that a report has more than ``messages`` messages."""
@@ -125,7 +145,7 @@ class CorrelatedNoiseCount(CountProtocol):
         return messages_of_cells(cells, len(bits), self.message_format, source)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """The sums of all shares, which are negative binomial again."""
+        """The sums of all shares, which have the same kinds of distributions."""
         zeros, ones = check_counts(counts, 2).tolist()
         if zeros + ones == 0:
             return Tally.zero(2)

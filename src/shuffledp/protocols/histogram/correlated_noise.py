@@ -10,9 +10,8 @@ Accounting: ``shuffledp.privacy.correlated_noise``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Self
@@ -23,12 +22,14 @@ from numpy.typing import NDArray
 from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
-from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, least_flooding, paper_flooding
+from shuffledp.privacy.cluster_calibration import LEAST_EPSILON_OF_A_TABLE, fewest_messages, least_noise
+from shuffledp.privacy.clusters import PairClusters
+from shuffledp.privacy.correlated_noise import NegativeBinomialPairs, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.category_noise import LaplaceNoise
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
-from shuffledp.protocols.parts.noise_shares import NoiseShares
+from shuffledp.protocols.parts.noise_shares import NoiseShares, curve_of, flat_flood, nested_flood
 from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells
 from shuffledp.protocols.protocol import Cost, Pmf
 from shuffledp.protocols.target import Target
@@ -46,6 +47,8 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     Options of ``calibrate``:
 
     - ``split``: part of epsilon for the noise that changes the counts; the rest is for the pairs that cancel.
+    - ``weighted``: whether clusters of each size get a rate of their own, and some of the noise comes as single "+1";
+      this saves messages at a small split, and keeps the error.
     """
 
     name: ClassVar[str] = "correlated-noise"
@@ -54,37 +57,61 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
 
     ratio: Dyadic
     """Ratio of the geometric noise that remains: k messages have a probability proportional to ratio^k."""
-    flood_shape: Fraction
-    """Shape of the negative binomial number of pairs that cancel."""
-    flood_ratio: Dyadic
+    flood: NegativeBinomialPairs | PairClusters
+    """The pairs that cancel: clusters, or with the constants of the paper a negative binomial number."""
     domain_size: int
     categories: Categories | None = None
 
     @classmethod
-    def for_target(cls, target: Target, domain: Categories | Numbered, *, split: float = 0.9) -> Self:
-        """The least flooding that is (epsilon, delta)-private overall.
+    def for_target(
+        cls, target: Target, domain: Categories | Numbered, *, split: float = 0.9, weighted: bool = False
+    ) -> Self:
+        """The fewest pairs that are (epsilon, delta)-private overall.
 
         ``split`` is the fraction of epsilon for the noise that remains; a larger one means less error and more
         messages.
         """
         size, named = cls.domain_fields(domain)
-        choose = paper_flooding if target.calibration == "paper" else least_flooding
-        return cls(target, *choose(target.epsilon, target.delta, split, "histogram"), size, named)
+        if target.calibration == "paper":
+            ratio, shape, flood_ratio = paper_flooding(target.epsilon, target.delta, split, "histogram")
+            return cls(target, ratio, NegativeBinomialPairs(shape, flood_ratio), size, named)
+        if weighted:
+            return cls(target, *fewest_messages(target.epsilon, target.delta, split), size, named)
+        return cls(target, *least_noise(target.epsilon, target.delta, split, "histogram"), size, named)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
         """Less error for more messages, and fewer messages for more error; none if epsilon is small."""
-        return ({"split": 0.96}, {"split": 0.7}) if settings.get("epsilon", 1.0) >= _LEAST_WORTH_TRYING else ()
+        epsilon = settings.get("epsilon", 1.0)
+        if epsilon < _LEAST_WORTH_TRYING:
+            return ()
+        fewest = {"split": 0.655, "weighted": True} if epsilon >= LEAST_EPSILON_OF_A_TABLE else {"split": 0.7}
+        return {"split": 0.94}, {"split": 0.96}, fewest
 
     @property
     def shares(self) -> NoiseShares:
         """The noise, in as many shares as there are honest users; further users add more."""
-        return NoiseShares(self.ratio, self.flood_shape, self.flood_ratio, self.target.honest_users)
+        return NoiseShares(self.ratio, self.flood, self.target.honest_users)
+
+    @property
+    def document_version(self) -> int:
+        """Version 2 has clusters of pairs."""
+        return 2 if isinstance(self.flood, PairClusters) else 1
+
+    @classmethod
+    def document_of(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of the flood beside the others."""
+        return flat_flood(fields)
+
+    @classmethod
+    def fields_of(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The inverse of ``document_of``."""
+        return nested_flood(document)
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, with the noise of the honest users alone."""
-        curve = CorrelatedNoiseCurve(self.ratio, self.flood_shape, self.flood_ratio, "histogram")
+        curve = curve_of(self.ratio, self.flood, "histogram")
         return self.target.guarantee(curve, theorem="exact divergence of the noise of both changed categories")
 
     @property
@@ -103,8 +130,8 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
 
     @property
     def share_ratios(self) -> tuple[Dyadic, ...]:
-        """The ratios of the noise that remains and of the pairs that cancel."""
-        return self.ratio, self.flood_ratio
+        """The ratios of the noise that remains and of pairs in a negative binomial number."""
+        return (self.ratio,) if isinstance(self.flood, PairClusters) else (self.ratio, self.flood.flood_ratio)
 
     def chance_of_more_messages(self, messages: int) -> float:
         """Upper bound on the probability that a report has more than ``messages`` messages."""
@@ -145,7 +172,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return messages_of_cells(np.concatenate((own, noise)), len(owned), self.message_format, source)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
-        """The sums of all shares, which are negative binomial again."""
+        """The sums of all shares, which have the same kinds of distributions."""
         true = check_counts(counts, self.domain_size)
         users = int(true.sum())
         if users == 0:
@@ -168,14 +195,14 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         return tally.counts[::2] - tally.counts[1::2]
 
     @property
-    def category_noise(self) -> LaplaceNoise:
-        """The count plus the noise that remains."""
-        return LaplaceNoise(self.ratio)
+    def category_noise(self) -> LaplaceNoise | None:
+        """The count plus the noise that remains; None if singles are part of it."""
+        return None if self.shares.singles else LaplaceNoise(self.ratio)
 
     def analysis(self, users: int) -> LinearAnalysis:
         """The noise that remains: discrete Laplace, or wider if there are more users than planned."""
         return LinearAnalysis(
-            offset=0.0,
+            offset=float(self.shares.singles * users / self.target.honest_users),
             slope=1.0,
             error=FixedNoise(self.shares.remaining(users)),
             largest=users,

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from shuffledp.domain import Bins, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.privacy.correlated_noise import NegativeBinomialPairs
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.quantile_trees import correlated_tree_curve, least_tree_flooding
 from shuffledp.protocols.parts.noise_shares import NoiseShares
@@ -87,7 +88,8 @@ class CorrelatedNoiseQuantiles(QuantilesProtocol):
     @property
     def shares(self) -> NoiseShares:
         """The noise of a cell, in as many shares as there are honest users; further users add more."""
-        return NoiseShares(self.ratio, self.flood_shape, self.flood_ratio, self.target.honest_users)
+        flood = NegativeBinomialPairs(self.flood_shape, self.flood_ratio)
+        return NoiseShares(self.ratio, flood, self.target.honest_users)
 
     @cached_property
     def guarantee(self) -> Guarantee:
