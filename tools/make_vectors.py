@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vector_files import Document
 from vector_files.batch import batch_file
+from vector_files.clusters import cluster_file
 from vector_files.randomizers import randomizer_file
 from vector_files.report import report_file
 from vector_files.sealing import sealing_file
@@ -28,6 +29,7 @@ def vectors() -> dict[str, bytes]:
     made = {
         "v1/task": task_file(),
         "v1/randomizers": randomizer_file(),
+        "v1/clusters": cluster_file(),
         "v1/report": report_file(),
         "v1/sealing": sealing_file(),
         "v1/batch": batch_file(),

@@ -18,6 +18,7 @@ class Draws:
 
     def __init__(self, path, most):
         self.path, self.room, self.place, self.mass, self.choices = path, most, 0, Fraction(1), []
+        self.exponent = Fraction(0)  # of e^-m, for all numbers without that factor
 
     def pick(self, masses):
         if self.place == len(self.path):
@@ -49,6 +50,13 @@ class Draws:
         self.room -= drawn * each
         if self.room < 0:
             raise TooLongError
+        return drawn
+
+    def poisson(self, m, each):
+        """As many as fit, if each is so many messages, without the factor e^-m; larger numbers are left out."""
+        self.exponent += m
+        drawn = self.pick([m**k / math.factorial(k) for k in range(self.room // each + 1)])
+        self.room -= drawn * each
         return drawn
 
     def geometric_modulo(self, r, n):
@@ -123,7 +131,19 @@ def balcer_cheu_count(draw, p, x, h):
 
 def correlated(draw, p, h, plus, minus):
     sent = [plus] * draw.shares(Fraction(1, h), p["ratio"]) + [minus] * draw.shares(Fraction(1, h), p["ratio"])
-    return sent + [plus, minus] * draw.shares(p["flood_shape"] / h, p["flood_ratio"], 2)
+    if "flood_shape" in p:
+        return sent + [plus, minus] * draw.shares(p["flood_shape"] / h, p["flood_ratio"], 2)
+    if p["singles"]:
+        sent += [plus] * draw.poisson(p["singles"] / h, 1)
+    for size, rate in rates_of(p).items():  # the clusters of each size are a Poisson number of their own
+        sent += [plus, minus] * size * draw.poisson(rate / h, 2 * size)
+    return sent
+
+
+def rates_of(p):
+    """The mean number of clusters of each size."""
+    weights = {size: weight for first, last, weight in p["clusters"] for size in range(first, last + 1)}
+    return {size: p["cluster_rate"] * weight / sum(weights.values()) for size, weight in weights.items()}
 
 
 def correlated_count(draw, p, x, h):
@@ -457,7 +477,7 @@ def curve_of(document, value, messages_per_report):
     """Each report, as packed messages in order, with its probability; and the probability of too long a one."""
     name, p = document["protocol"], read(document["parameters"])
     bounds, flags = format_of(name, p)
-    curve, too_long, path = {}, Fraction(0), []
+    curve, too_long, path, fitting = {}, Fraction(0), [], Fraction(0)
     while True:
         draw = Draws(path, messages_per_report)
         try:
@@ -466,11 +486,16 @@ def curve_of(document, value, messages_per_report):
                 raise TooLongError
             report = " ".join(sorted(packed(message, bounds, flags) for message in sent))
             curve[report] = curve.get(report, Fraction(0)) + draw.mass
+            fitting = draw.exponent
         except TooLongError:
             too_long += draw.mass
         del path[draw.place :]
         while path and path[-1] + 1 == draw.choices[len(path) - 1]:
             path.pop()
         if not path:
+            if fitting:
+                total = sum(curve.values())
+                chance = 1 - math.exp(-fitting) * float(total)
+                return {report: mass / total for report, mass in curve.items()}, chance
             return {report: mass / (1 - too_long) for report, mass in curve.items()}, too_long
         path[-1] += 1

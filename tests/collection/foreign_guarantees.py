@@ -121,7 +121,13 @@ def negative_binomial(shape, ratio, length):
 def correlated_noise(p, e):
     """Of a count, a histogram, or a tree of at most two levels."""
     a = float(p["ratio"])
-    w = negative_binomial(float(p["flood_shape"]), float(p["flood_ratio"]), 4000)
+    w = (
+        clusters(p, 4000)
+        if "clusters" in p
+        else negative_binomial(float(p["flood_shape"]), float(p["flood_ratio"]), 4000)
+    )
+    if p.get("singles"):
+        return with_singles(a, w[:260], float(p["singles"]), e)
     for i in range(1, len(w)):
         w[i] += a * a * w[i - 1]
     before = np.append(0, w[:-1])
@@ -132,6 +138,49 @@ def correlated_noise(p, e):
     if len(p.get("branching", ())) == 2:
         return twice_two(ours, theirs, e)
     return max(one(ours, theirs, e), one(theirs, ours, e)) if "encoding" in p else two(ours, theirs, e)
+
+
+def clusters(p, length):
+    """The number of pairs: n F(n) = sum of s rate(s) F(n - s)."""
+    rates = {size: weight for first, last, weight in p["clusters"] for size in range(first, last + 1)}
+    sizes = np.array(list(rates))
+    steps = sizes * np.array(list(rates.values()), dtype=float) * float(p["cluster_rate"]) / sum(rates.values())
+    masses = np.zeros(length)
+    masses[0] = math.exp(-p["cluster_rate"])
+    for n in range(1, length):
+        masses[n] = steps[sizes <= n] @ masses[n - sizes[sizes <= n]] / n
+    return masses
+
+
+def with_singles(a, w, singles, e):
+    """The table of both numbers of messages, up to 260 of each."""
+    length = len(w)
+    for i in range(1, length):
+        w[i] += a * a * w[i - 1]
+    u, v = np.indices((length, length))
+    plain = (1 - a) ** 2 * a ** np.abs(u - v) * w[np.minimum(u, v)]
+    table = np.zeros((length + 1, length))
+    mass = math.exp(-singles)
+    for j in range(length):
+        table[j:-1] += mass * plain[: length - j]
+        mass *= singles / (j + 1)
+    ours = np.vstack((np.zeros((1, length)), table[:-1]))
+    return sorted_two(ours.ravel(), table.ravel(), e)
+
+
+def sorted_two(p, q, e):
+    """D2 of many outcomes: sorted by ratio, all partners above a bound count."""
+    likely = np.maximum(p, q) > 1e-14
+    p, q = p[likely], q[likely]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(q > 0, p / q, np.inf)
+    order = np.argsort(ratio)
+    ratio, above, below = ratio[order], p[order], q[order]
+    above, below = (np.append(np.cumsum(part[::-1])[::-1], 0.0) for part in (above, below))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound = np.where(q > 0, e * p / q, np.inf)
+    first = np.searchsorted(ratio, bound, side="right")
+    return float(np.maximum(q * above[first] - e * p * below[first], 0.0).sum())
 
 
 def twice_two(p, q, e):

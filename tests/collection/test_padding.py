@@ -184,10 +184,10 @@ def noise_of(protocol) -> list[tuple[float, float, int]]:
     honest = protocol.target.honest_users
     if protocol.name == "almost-central":
         return [(float(shape / honest), float(ratio), len(members)) for members, shape, ratio in protocol._parts]
-    bins = protocol.message_format.codes // 2
+    bins, flood = protocol.message_format.codes // 2, getattr(protocol, "flood", protocol)
     return [
         (2 * bins / honest, float(protocol.ratio), 1),
-        (float(bins * protocol.flood_shape / honest), float(protocol.flood_ratio), 2),
+        (float(bins * flood.flood_shape / honest), float(flood.flood_ratio), 2),
     ]
 
 
@@ -278,7 +278,8 @@ def test_the_number_of_messages_after_drawing_again(parties):
 
 
 def test_a_cap_that_nothing_fits(parties):
-    protocol = dataclasses.replace(SMALL["count/correlated-noise"], flood_shape=Fraction(256))
+    small = SMALL["count/correlated-noise"]
+    protocol = dataclasses.replace(small, flood=dataclasses.replace(small.flood, flood_shape=Fraction(256)))
     assert 1 - protocol.chance_of_more_messages(1) < 1e-12  # of one draw; a device tries a thousand
     task = parties.around(protocol, 1)
     with pytest.raises(PolicyError, match="nearly always sends more"):

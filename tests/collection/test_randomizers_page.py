@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import re
+import types
 import typing
 from fractions import Fraction
 from pathlib import Path
@@ -44,6 +45,7 @@ TYPES = {
     Categories | None: "names",
     tuple[int, ...]: "list of integers",
     tuple[tuple[int, int], ...]: "list of pairs",
+    tuple[tuple[int, int, int], ...]: "list of ranges",
 }
 
 
@@ -68,6 +70,9 @@ def parameters_of(kind, prefix=""):
         hint, name = hints[field.name], prefix + field.metadata.get("document", field.name)
         if hint in TYPES:
             found[name] = TYPES[hint]
+        elif typing.get_origin(hint) is types.UnionType:  # the keys of either version, beside the others
+            for choice in typing.get_args(hint):
+                found |= parameters_of(choice, prefix)
         else:
             found |= parameters_of(hint, f"{name}.")
     if issubclass(kind, TokenProtocol):  # terms and more in one object

@@ -25,9 +25,13 @@ LOCAL, chance_of_more, delta, local_epsilon = (
 )
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "v1"
-RANDOMIZERS, TASKS = (json.loads((FOLDER / f"{name}.json").read_bytes()) for name in ("randomizers", "task"))
+RANDOMIZERS, CLUSTERS, TASKS = (
+    json.loads((FOLDER / f"{name}.json").read_bytes()) for name in ("randomizers", "clusters", "task")
+)
 CASES = [
-    pytest.param(case, id=case["name"].replace(" ", "-")) for case in RANDOMIZERS["randomizers"] if case["guarantee"]
+    pytest.param(case, id=case["name"].replace(" ", "-"))
+    for case in RANDOMIZERS["randomizers"] + CLUSTERS["randomizers"]
+    if case["guarantee"]
 ]
 TOLERANCE = float(RANDOMIZERS["tolerance"])
 

@@ -55,7 +55,7 @@ def _document(case: Case) -> Document:
         "message_format": {"bounds": [hex(bound) for bound in form.bounds], "flags": form.flags, "size": form.size},
         "messages_per_report": case.messages_per_report if most is None else most,
         "capped": most is None,
-        "guarantee": _guarantee(protocol),
+        "guarantee": guarantee_of(protocol),
     }
     parts = _parts(protocol)
     if parts:
@@ -63,7 +63,7 @@ def _document(case: Case) -> Document:
     return made | {"reports": [_report(case, protocol, value, parts) for value in case.values]}
 
 
-def _guarantee(protocol: Any) -> Document | None:
+def guarantee_of(protocol: Any) -> Document | None:
     """The values derived from the parameters, without the cap; None if no theorem covers them."""
     try:
         guarantee = protocol.guarantee
@@ -90,11 +90,11 @@ def _report(case: Case, protocol: Any, value: int | str, parts: tuple[Part, ...]
         length, word = protocol.tree.word(index)
         made |= {"length": length, "word": hex(word), "buckets": protocol.tree.cells([(length, word)])[0].tolist()}
     if case.messages_per_report is not None:
-        pmf, chance = _capped(_own_messages(protocol, index), parts, case.messages_per_report)
-        return made | {"chance_of_more": _text(chance), "law": _listed(pmf, form)}
+        pmf, chance = _capped(own_messages(protocol, index), parts, case.messages_per_report)
+        return made | {"chance_of_more": _text(chance), "law": listed(pmf, form)}
     if protocol.name != "split-and-mix":
-        return made | {"law": _listed(_counted(protocol.report_pmf(index)), form)}
-    return made | ({"law": _listed(_split(protocol, index), form)} if protocol.share == 1 else {})
+        return made | {"law": listed(_counted(protocol.report_pmf(index)), form)}
+    return made | ({"law": listed(_split(protocol, index), form)} if protocol.share == 1 else {})
 
 
 def _counted(pmf: Mapping[tuple[int, ...], Any]) -> Pmf:
@@ -108,7 +108,7 @@ def _counted(pmf: Mapping[tuple[int, ...], Any]) -> Pmf:
     return found
 
 
-def _listed(pmf: Pmf, form: MessageFormat) -> dict[str, str]:
+def listed(pmf: Pmf, form: MessageFormat) -> dict[str, str]:
     """Packed messages in hexadecimal, sorted, with their probability."""
     if sum(pmf.values()) != 1:
         raise ValueError(f"The probabilities add up to {sum(pmf.values())}.")
@@ -124,12 +124,13 @@ def _text(number: Fraction) -> str:
 def _parts(protocol: Any) -> tuple[Part, ...]:
     """The negative binomial noise of one report, if it has any."""
     if protocol.name == "correlated-noise":
+        flood = getattr(protocol, "flood", protocol)
         honest = protocol.target.honest_users
         found: list[Part] = []
         for cell in range(protocol.message_format.codes // 2):
             plus, minus = 2 * cell, 2 * cell + 1
             found += [((sign,), Fraction(1, honest), protocol.ratio) for sign in (plus, minus)]
-            found.append(((plus, minus), protocol.flood_shape / honest, protocol.flood_ratio))
+            found.append(((plus, minus), flood.flood_shape / honest, flood.flood_ratio))
         return tuple(found)
     if protocol.name == "almost-central":
         honest = protocol.target.honest_users
@@ -149,7 +150,7 @@ def _lowest(protocol: Any) -> int:
     return int(min(-1, *(min(atom.members) for atom, _, _ in protocol.noise.flooding)))
 
 
-def _own_messages(protocol: Any, value: Any) -> Pmf:
+def own_messages(protocol: Any, value: Any) -> Pmf:
     """The distribution of the messages other than noise."""
     if protocol.name == "almost-central":
         return {(level + 1 - _lowest(protocol),): share for level, share in _levels(protocol, value).items()}
@@ -178,7 +179,7 @@ def _capped(own: Pmf, parts: Iterable[Part], most: int) -> tuple[Pmf, Fraction]:
     """The distribution of a report given that it is not longer than the cap, and the probability that it is longer."""
     pmf = own
     for codes, shape, ratio in parts:
-        masses = _masses(shape, ratio, most + 1)
+        masses = masses_of_share(shape, ratio, most + 1)
         longer: Pmf = {}
         for (before, chance), (copies, mass) in product(pmf.items(), enumerate(masses)):
             if len(before) + copies * len(codes) <= most:
@@ -214,13 +215,13 @@ def _share(form: MessageFormat, part: Part, *, exact: bool) -> Document:
         "messages": sorted(row.tobytes().hex() for row in messages),
         "shape": _text(shape),
         "ratio": _text(ratio.fraction),
-        "probabilities": [_text(mass) for mass in _masses(shape, ratio, _FIRST)] if exact else [],
+        "probabilities": [_text(mass) for mass in masses_of_share(shape, ratio, _FIRST)] if exact else [],
         "mean": _text(shape * odds),
         "variance": _text(shape * odds / ratio.complement.fraction),
     }
 
 
-def _masses(shape: Fraction, ratio: Dyadic, length: int) -> list[Fraction]:
+def masses_of_share(shape: Fraction, ratio: Dyadic, length: int) -> list[Fraction]:
     """Pr[K = k] = C(k + shape - 1, k) (1 - ratio)^shape ratio^k for k below the length."""
     masses = [_power(ratio.complement.fraction, shape)]
     for k in range(length - 1):
