@@ -247,7 +247,7 @@ def _optimized(epsilon: float, delta: float, split: float) -> tuple[float, NDArr
             {"type": "ineq", "fun": problem.privacy, "jac": problem.privacy_gradient},
             {"type": "ineq", "fun": problem.accuracy, "jac": problem.accuracy_gradient},
         ],
-        options={"maxiter": 60, "ftol": 1e-5},
+        options={"maxiter": 60, "ftol": 1e-2},
     )
     rates = np.maximum(result.x[2:], 0.0)
     if not np.isfinite(result.x).all() or rates.sum() <= 0:

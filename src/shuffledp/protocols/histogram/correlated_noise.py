@@ -86,7 +86,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         if epsilon < _LEAST_WORTH_TRYING:
             return ()
         fewest = {"split": 0.655, "weighted": True} if epsilon >= LEAST_EPSILON_OF_A_TABLE else {"split": 0.7}
-        return {"split": 0.94}, {"split": 0.96}, fewest
+        return {"split": 0.96}, fewest
 
     @property
     def shares(self) -> NoiseShares:

@@ -1,0 +1,167 @@
+"""Privacy accounting of carriers: a few users, chosen by private coins, add the noise of all.
+
+Padding every report to the length that noise may need makes the most accurate protocol the most expensive one. Instead
+each device becomes a carrier with probability p, by a coin that is independent of its value. A carrier adds a share of
+the noise and pads its report to a cap; everybody else sends exactly one message.
+
+Let H be the number of honest carriers, Bin(honest users, p). Shares are sized for m honest carriers, so that given who
+carries, and H >= m, the messages hold at least the planned noise, whose privacy is (epsilon, delta): further carriers
+add independent noise. Roles are independent of all values, so the mixture over them is (epsilon, delta + Pr[H < m])-
+private, also for who sees the roles. A carrier whose report is too long draws it again. Each user does so with a
+probability of at most p c, where c bounds the probability that a carrier's report is too long; by the argument in
+``shuffledp.privacy.capping`` this adds (1 + e^epsilon) n p c for n users.
+
+How a collection uses it: the author of a task calls ``plan_carriers`` with the length of a carrier's report as a
+function of m, and calibrates the noise for the delta that is left, with ``honest_carriers`` as the number of honest
+users among whom shares are divided. The task states p, the cap, and ``minimum_carriers`` for all carriers, honest or
+not; shuffler and analyzer do not release a round with fewer. Each device recomputes ``CarrierTerms.added_delta`` and
+adds it to the delta of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from shuffledp.checks import check_epsilon
+from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.divergence import as_delta
+from shuffledp.randomness import Dyadic
+from shuffledp.search import bisect_integers, least_integer
+
+ChanceOfMore = Callable[[int, int], float]
+"""From the number of honest carriers among whom noise is divided, and a number of noise messages, to an upper bound on
+the probability that the share of one carrier has more messages.
+"""
+
+_MAX_CAP = 1 << 16
+_DECADES, _PER_DECADE = 6, 8
+"""Probabilities that are tried: from 1 down to 10^-6."""
+_UP = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class CarrierTerms:
+    """Carriers of a round, and what they cost in delta."""
+
+    users: int
+    """Maximum number of users."""
+    honest_users: int
+    """Users who are assumed to follow the protocol."""
+    probability: Dyadic
+    """Of being a carrier."""
+    honest_carriers: int
+    """Honest carriers among whom the noise is divided."""
+    cap: int
+    """Maximum number of noise messages of a carrier."""
+    chance_of_more: float
+    """Upper bound on the probability that the noise of a carrier exceeds the cap."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.honest_users <= self.users:
+            raise ParameterError(f"{self.honest_users:,} of {self.users:,} users cannot be honest.")
+        if not 1 <= self.honest_carriers <= self.honest_users or self.cap < 0:
+            raise ParameterError(
+                f"Carriers need from 1 to {self.honest_users:,} honest ones and a cap of at least 0, not "
+                f"{self.honest_carriers:,} and {self.cap:,}."
+            )
+        if not 0 <= self.chance_of_more <= 1:
+            raise ParameterError(f"{self.chance_of_more} is not a probability.", chance=self.chance_of_more)
+
+    @cached_property
+    def shortage(self) -> float:
+        """Upper bound on Pr[H < m], the probability of fewer honest carriers than the noise is divided among."""
+        return shortage(self.honest_users, self.probability, self.honest_carriers)
+
+    def added_delta(self, epsilon: float) -> float:
+        """What shortage and cap add to the delta of the noise at this epsilon, rounded up."""
+        check_epsilon(epsilon)
+        exceeded = (1 + math.exp(epsilon)) * self.users * float(self.probability) * self.chance_of_more
+        return as_delta((self.shortage + exceeded) * _UP)
+
+    @property
+    def minimum_carriers(self) -> int:
+        """Carriers, honest or not, below which a round is not released: as many as m stands for among all users."""
+        return math.ceil(self.honest_carriers * self.users / self.honest_users)
+
+    @property
+    def messages_per_user(self) -> float:
+        """Average number of messages, dummies included: one of everybody, and those of carriers up to the cap."""
+        return 1 + float(self.probability) * self.cap
+
+    @property
+    def excess_noise(self) -> float:
+        """Expected noise of the honest users over the planned one, minus 1: the factor of the variance."""
+        return self.honest_users * float(self.probability) / self.honest_carriers - 1
+
+
+def shortage(honest_users: int, probability: Dyadic, honest_carriers: int) -> float:
+    """Upper bound on the probability that fewer than so many honest users are carriers."""
+    if probability.numerator == 1 << probability.bits:
+        return 0.0 if honest_carriers <= honest_users else 1.0
+    distribution = Binomial(honest_users, probability)
+    tail = float(distribution.lower_tail(honest_carriers - 1))
+    error = float(distribution.tail_error(honest_carriers - 1))
+    return as_delta(tail * (1 + error) * _UP)
+
+
+def most_honest_carriers(honest_users: int, probability: Dyadic, risk: float) -> int:
+    """The largest m with Pr[Bin(honest users, probability) < m] at most ``risk``; 0 if there is none."""
+    if shortage(honest_users, probability, honest_users) <= risk:
+        return honest_users
+    return bisect_integers(lambda m: shortage(honest_users, probability, m) > risk, 0, honest_users) - 1
+
+
+def plan_carriers(
+    *,
+    users: int,
+    honest_users: int,
+    epsilon: float,
+    delta_of_shortage: float,
+    delta_of_cap: float,
+    chance_of_more: ChanceOfMore,
+    largest_excess: float = 0.1,
+) -> CarrierTerms:
+    """The probability of being a carrier with the fewest messages on average.
+
+    ``largest_excess`` bounds the noise beyond the planned one, which is the price of few carriers: the variance of the
+    estimate grows by that factor.
+    """
+    found = None
+    for step in range(_DECADES * _PER_DECADE + 1):
+        probability = Dyadic.at_least(10 ** (-step / _PER_DECADE))
+        terms = _terms(users, honest_users, epsilon, probability, delta_of_shortage, delta_of_cap, chance_of_more)
+        if terms is not None and terms.excess_noise > largest_excess:
+            break  # fewer carriers mean more excess
+        if terms is not None and (found is None or terms.messages_per_user < found.messages_per_user):
+            found = terms
+    if found is None:
+        raise InfeasibleError(
+            f"No probability of being a carrier meets a cap of {_MAX_CAP:,} messages and {largest_excess:.0%} more "
+            f"noise for {honest_users:,} honest users; use more users or a larger delta.",
+            users=users,
+        )
+    return found
+
+
+def _terms(
+    users: int,
+    honest_users: int,
+    epsilon: float,
+    probability: Dyadic,
+    delta_of_shortage: float,
+    delta_of_cap: float,
+    chance_of_more: ChanceOfMore,
+) -> CarrierTerms | None:
+    """The terms for this probability; None if there are too few carriers or too many messages."""
+    carriers = most_honest_carriers(honest_users, probability, delta_of_shortage)
+    if carriers < 1:
+        return None
+    allowed = delta_of_cap / ((1 + math.exp(epsilon)) * users * float(probability)) / _UP
+    cap = least_integer(lambda cap: chance_of_more(carriers, cap) <= allowed, low=-1, high=16, limit=_MAX_CAP)
+    if cap is None:
+        return None
+    return CarrierTerms(users, honest_users, probability, carriers, cap, chance_of_more(carriers, cap))
