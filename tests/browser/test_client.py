@@ -10,7 +10,7 @@ from shuffledp.collection.survey.site import CLIENT_FILES, LANGUAGES
 
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "vectors" / "v1"
-NAMES = ("task", "randomizers", "report", "sealing")
+NAMES = ("task", "randomizers", "clusters", "report", "sealing")
 
 
 def test_types(web):

@@ -12,6 +12,10 @@ import { powerBounds, Shares } from "./real_bounds.ts";
 export interface NoiseDraws extends Draws {
   /** A negative binomial number, or limit + 1 if it is larger than the limit. */
   shares(shape: Ratio, ratio: Dyadic, limit: number): number;
+  /** A Poisson number of this mean, or limit + 1 if it is larger than the limit. */
+  poisson(mean: Ratio, limit: number): number;
+  /** The index i with a probability in proportion to weights[i]. */
+  weighted(weights: readonly bigint[]): number;
   /** A negative binomial number modulo `modulus`. */
   sharesModulo(shape: Ratio, ratio: Dyadic, modulus: bigint): bigint;
   /** The difference of two geometric numbers, clipped to low .. high. */
@@ -26,7 +30,7 @@ const LARGEST_RATE = 16;
 export class SecureNoise extends SecureDraws implements NoiseDraws {
   #tables = new Map<string, Shares>();
 
-  shares(shape: Ratio, ratio: Dyadic, limit: number): number {
+  shares(shape: Ratio, ratio: Dyadic | null, limit: number): number {
     const [table, parts] = this.#table(shape, ratio);
     let total = 0;
     for (let part = 0; part < parts; part++) {
@@ -34,6 +38,16 @@ export class SecureNoise extends SecureDraws implements NoiseDraws {
       if (total > limit) return limit + 1;
     }
     return total;
+  }
+
+  poisson(mean: Ratio, limit: number): number {
+    return this.shares(mean, null, limit);
+  }
+
+  weighted(weights: readonly bigint[]): number {
+    let left = this.below(weights.reduce((sum, weight) => sum + weight, 0n)), index = 0;
+    while (left >= weights[index]!) left -= weights[index++]!;
+    return index;
   }
 
   sharesModulo(shape: Ratio, ratio: Dyadic, modulus: bigint): bigint {
@@ -45,10 +59,10 @@ export class SecureNoise extends SecureDraws implements NoiseDraws {
     return difference < low ? low : difference > high ? high : difference;
   }
 
-  /** Negative binomial numbers add up: shares(s, r) is the sum of n independent shares(s / n, r). */
-  #table(shape: Ratio, ratio: Dyadic): [Shares, number] {
-    const key = `${shape.numerator}/${shape.denominator} ${ratio.numerator}/${ratio.bits}`;
-    const parts = Math.max(1, Math.ceil((ratioToDouble(shape) * -logComplement(ratio)) / LARGEST_RATE));
+  /** Negative binomial numbers add up: shares(s, r) is the sum of n independent shares(s / n, r). So do Poisson numbers, without a ratio. */
+  #table(shape: Ratio, ratio: Dyadic | null): [Shares, number] {
+    const key = `${shape.numerator}/${shape.denominator} ${ratio?.numerator}/${ratio?.bits}`;
+    const parts = Math.max(1, Math.ceil((ratioToDouble(shape) * (ratio ? -logComplement(ratio) : 1)) / LARGEST_RATE));
     let table = this.#tables.get(key);
     if (!table) {
       const divisor = gcd(shape.numerator, shape.denominator * BigInt(parts));

@@ -21,20 +21,20 @@ export function powerBounds(ratio: Dyadic, exponent: bigint, bits: number): read
 interface Bits { bits(count: number): bigint }
 
 /**
- * Inversion for negative binomial numbers: the distribution function is computed as far as a draw needs it.
+ * Inversion for negative binomial numbers, and for Poisson numbers (`ratio` null, and `shape` their mean): the distribution function is computed as far as a draw needs it.
  *
  * The rate, shape ln(1 / (1 - ratio)), must be at most about 16, and larger ones are refused: then the first probability has at least 2^-24, every
  * weight is computed with a relative error of a few units of 2^-(bits + 104), and even 2^23 of them stay below SLACK.
  */
 export class Shares {
   readonly #shape: Ratio;
-  readonly #ratio: Dyadic;
+  readonly #ratio: Dyadic | null;
   #bits = 128;
   #weight = 0n;
   /** Pr[K <= k] over 2^(bits + GUARD_BITS), up to an error of SLACK. */
   #sums: bigint[] = [];
 
-  constructor(shape: Ratio, ratio: Dyadic) {
+  constructor(shape: Ratio, ratio: Dyadic | null) {
     this.#shape = shape;
     this.#ratio = ratio;
     this.#start();
@@ -77,19 +77,26 @@ export class Shares {
   }
 
   #start(): void {
-    const bits = this.#bits + GUARD_BITS, one = 1n << BigInt(this.#ratio.bits);
-    const extra = bitLength(this.#shape.numerator); // the error of the logarithm is multiplied by the shape
-    const rate = (this.#shape.numerator * logarithm(one, one - this.#ratio.numerator, bits + extra)) / (this.#shape.denominator << BigInt(extra));
+    const bits = this.#bits + GUARD_BITS, rate = this.#rate(bits);
     if (rate >> BigInt(bits) > LARGEST_RATE) throw new RangeError("the rate of a table is too large"); // its weights would underflow
     this.#weight = exponential(rate, bits);
     this.#sums = [this.#weight];
+  }
+
+  /** Minus the logarithm of the first probability, over 2^bits. */
+  #rate(bits: number): bigint {
+    const { numerator, denominator } = this.#shape;
+    if (!this.#ratio) return (numerator << BigInt(bits)) / denominator;
+    const extra = bitLength(numerator), one = 1n << BigInt(this.#ratio.bits); // the error of the logarithm is multiplied by the shape
+    return (numerator * logarithm(one, one - this.#ratio.numerator, bits + extra)) / (denominator << BigInt(extra));
   }
 
   #extend(last: number): void {
     const { numerator, denominator } = this.#shape;
     while (this.#sums.length <= last && this.#weight > 0n) {
       const k = BigInt(this.#sums.length - 1);
-      this.#weight = (this.#weight * (numerator + k * denominator) * this.#ratio.numerator) / (denominator * (k + 1n)) >> BigInt(this.#ratio.bits);
+      if (!this.#ratio) this.#weight = (this.#weight * numerator) / (denominator * (k + 1n));
+      else this.#weight = (this.#weight * (numerator + k * denominator) * this.#ratio.numerator) / (denominator * (k + 1n)) >> BigInt(this.#ratio.bits);
       this.#sums.push(this.#sums.at(-1)! + this.#weight);
     }
   }

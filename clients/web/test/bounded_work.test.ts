@@ -30,6 +30,11 @@ const CASES: { [name: string]: [string, Json] } = {
   "wide noise of hardly any shape": ["count/correlated-noise", { terms: terms(2), ratio: half, flood_shape: `1/${10n ** 38n}`, flood_ratio: nearOne, encoding: "unary" }],
   "noise of a large shape": ["histogram/correlated-noise", { terms: terms(2), ratio: half, flood_shape: "900000/1", flood_ratio: half, ...categories(2) }],
   "noise of a huge shape and a tiny ratio": ["count/correlated-noise", { terms: terms(1), ratio: half, flood_shape: `${10n ** 38n}/1`, flood_ratio: tiny, encoding: "signed" }],
+  "clusters of all sizes": ["histogram/correlated-noise", { terms: terms(2), ratio: half, cluster_rate: "700/1", clusters: [[1, 2 ** 14, 1]], singles: "0/1", ...categories(2) }],
+  "many singles": ["histogram/correlated-noise", { terms: terms(2), ratio: half, cluster_rate: "3/1", clusters: [[1, 3, 2 ** 32]], singles: "1000000/1", ...categories(2) }],
+  "a large table": ["histogram/correlated-noise", { terms: terms(2), ratio: { bits: 8, numerator: 250 }, cluster_rate: "40/1", clusters: [[1, 1, 1], [12, 12, 1]], singles: "90/1", ...categories(2) }],
+  "clusters of many sizes in a count": ["count/correlated-noise", { terms: terms(2), ratio: wide, cluster_rate: "700/1", clusters: [[300, 900, 1]], singles: "0/1", encoding: "signed" }],
+  "hardly any clusters": ["count/correlated-noise", { terms: terms(most), ratio: tiny, cluster_rate: `1/${2n ** 64n}`, clusters: [[1, 1, 1]], singles: "0/1", encoding: "unary" }],
   "many levels": ["sum/split-and-mix", { terms: terms(most), levels: 2 ** 40, ratio: nearOne, messages: 4, modulus: "0x4000000000000000", domain }],
   "noise of many digits": ["sum/local-laplace", { terms: terms(2), levels: 1 << 20, ratio: { bits: 23, numerator: 2 ** 23 - 1 }, margin: 2 ** 40, domain }],
   "a large prime": ["histogram/local-hashing", { terms: terms(2), blanket: half, hashes: { prime: 2 ** 31 - 1, buckets: 2 }, ...categories(2) }],
@@ -42,7 +47,7 @@ const CASES: { [name: string]: [string, Json] } = {
 
 for (const [name, [protocol, parameters]] of Object.entries(CASES))
   test(name, async (context) => {
-    const start = process.cpuUsage(), { delta, chanceOfMore, randomize, maxMessages, domain: values } = await readProtocol({ parameters, protocol, version: 1 });
+    const start = process.cpuUsage(), { delta, chanceOfMore, randomize, maxMessages, domain: values } = await readProtocol({ parameters, protocol, version: Object.hasOwn(parameters as object, "clusters") ? 2 : 1 });
     for (const epsilon of [1e-12, 1, 700]) {
       const bound = delta!(epsilon);
       assert.ok(bound >= 0 && bound < Infinity, `delta at ${epsilon} is ${bound}`);
@@ -54,6 +59,20 @@ for (const [name, [protocol, parameters]] of Object.entries(CASES))
     context.diagnostic(`${computed.toFixed(0)} ms, then ${(milliseconds - computed).toFixed(0)} ms to draw`);
     assert.ok(milliseconds < 6000); // of processor time, for three bounds
   });
+
+test("clusters that are out of range, or of another version, are refused", async () => {
+  const good = { terms: terms(1000), ratio: half, cluster_rate: "16/1", clusters: [[2, 5, 1], [7, 7, 3]], singles: "0/1", encoding: "signed" };
+  const reasonOf = async (changed: object, version = 2, protocol = "count/correlated-noise") =>
+    readProtocol({ parameters: { ...good, ...changed } as Json, protocol, version }).then(() => null, (error) => (error instanceof Refusal ? error.reason : String(error)));
+  assert.equal(await reasonOf({}), null);
+  assert.equal(await reasonOf({}, 1), "version");
+  assert.equal(await reasonOf({}, 3), "version");
+  assert.equal(await reasonOf({}, 2, "sum/cheu"), "version");
+  const wrong = [[], [[5, 2, 1]], [[2, 5, 1], [5, 7, 1]], [[7, 7, 1], [2, 5, 1]], [[0, 5, 1]], [[2, 5, 0]], [[2, 5, 2 ** 33]], [[2, 5]], [[2, 5, 1, 1]], [[2, 2 ** 14 + 1, 1]], Array.from({ length: 65 }, (_, i) => [i + 1, i + 1, 1]), null, "2-5"];
+  for (const clusters of wrong) assert.equal(await reasonOf({ clusters }), "malformed", JSON.stringify(clusters));
+  for (const rate of ["0/1", "701/1", "-1/1", `1/${2n ** 65n}`, "1e3", 16]) assert.equal(await reasonOf({ cluster_rate: rate }), "malformed", String(rate));
+  for (const singles of ["1/1", "-1/1", 0, "0"]) assert.equal(await reasonOf({ singles }), "malformed", String(singles));
+});
 
 test("noise that is too wide to draw is refused", async () => {
   const parameters = { terms: terms(1000), ratio: { bits: 19, numerator: 2 ** 19 - 1 }, flood_shape: "1/1", flood_ratio: half, encoding: "signed" };

@@ -7,7 +7,7 @@ import { type Dyadic } from "../src/numbers.ts";
 import { Shares } from "../src/real_bounds.ts";
 import { drawnDistributions, FaultyCoin, FirstLevel, LARGEST_Z, withoutRedraw, withRedraw } from "./drawn.ts";
 
-const { randomizers } = JSON.parse(readFileSync(new URL("../../../vectors/v1/randomizers.json", import.meta.url), "utf8"));
+const randomizers = ["randomizers", "clusters"].flatMap((name) => JSON.parse(readFileSync(new URL(`../../../vectors/v1/${name}.json`, import.meta.url), "utf8")).randomizers);
 /** Reports per distribution; make test-slow draws more. */
 const REPORTS = Number(process.env["SHUFFLEDP_DRAWS"] ?? 3000);
 const isBad = ({ z, impossible }: { z: number; impossible: number }) => !(z <= LARGEST_Z && impossible === 0);

@@ -53,7 +53,7 @@ export async function drawnDistributions(randomizers: VectorCase[], perReport: n
     if (!PROTOCOLS.includes(document.protocol)) continue;
     const protocol = await readProtocol(document), draws = source ?? protocol.source?.() ?? new SecureDraws();
     for (const { value, law, chance_of_more: more } of reports) {
-      if (!law || (more && Fraction.parse(more).toNumber() > 0.9)) continue;
+      if (!law || (more && (document.version === 2 ? Number(more) : Fraction.parse(more).toNumber()) > 0.9)) continue;
       const number = typeof value === "string" && protocol.domain.kind !== "strings" ? Number(value) : value, input = protocol.domain.kind === "categories" ? number : await protocol.domain.encode(number);
       const counts = new Map<string, number>();
       for (let i = 0; i < perReport; i++) {

@@ -14,6 +14,8 @@ class Path implements NoiseDraws {
   readonly choices: number[];
   readonly forks: number[] = [];
   mass = ONE;
+  /** Of the factor e^-exponent that Poisson numbers lack. */
+  exponent = 0;
 
   constructor(choices: number[]) {
     this.choices = choices;
@@ -47,6 +49,19 @@ class Path implements NoiseDraws {
     return this.#pick([...masses, ONE.minus(masses.reduce((sum, mass) => sum.plus(mass), ZERO))]);
   }
 
+  /** Without the factor e^-mean, and without what does not fit: it cancels in the distribution of a report that fits. */
+  poisson(mean: Ratio, limit: number): number {
+    const m = new Fraction(mean.numerator, mean.denominator), masses = [ONE];
+    for (let k = 1n; k <= limit; k++) masses.push(masses.at(-1)!.times(m).over(new Fraction(k)));
+    this.exponent += Number(mean.numerator) / Number(mean.denominator);
+    return this.#pick(masses);
+  }
+
+  weighted(weights: readonly bigint[]): number {
+    const total = weights.reduce((sum, weight) => sum + weight, 0n);
+    return this.#pick(weights.map((weight) => new Fraction(weight, total)));
+  }
+
   sharesModulo(shape: Ratio, ratio: Dyadic, modulus: bigint): bigint {
     if (shape.numerator !== shape.denominator) throw new Error("only a geometric distribution is one of fractions");
     const r = fractionOf(ratio), scale = ONE.minus(r).over(ONE.minus(r.power(modulus)));
@@ -64,20 +79,22 @@ class Path implements NoiseDraws {
 }
 
 /** The distribution of the packed messages of a report, and the probability that it is drawn again. */
-export function enumerate(protocol: Protocol<Input>, input: Input, limit: number): { distribution: Map<string, Fraction>; more: Fraction } {
+export function enumerate(protocol: Protocol<Input>, input: Input, limit: number): { distribution: Map<string, Fraction>; more: Fraction; chance: number } {
   const distribution = new Map<string, Fraction>(), choices: number[] = [];
-  let more = ZERO;
+  let more = ZERO, exponent = 0, fits = ZERO;
   do {
     const path = new Path(choices), messages = protocol.randomize(path, input, limit);
     if (!messages || messages.length > limit) more = more.plus(path.mass);
     else {
       const key = messages.map((message) => hex(pack(protocol.format, message))).sort().join(" ");
       distribution.set(key, (distribution.get(key) ?? ZERO).plus(path.mass));
+      fits = fits.plus(path.mass);
+      exponent = path.exponent;
     }
     choices.length = path.forks.length;
     while (choices.length && choices.at(-1)! + 1 === path.forks[choices.length - 1]) choices.pop();
     if (choices.length) choices[choices.length - 1]!++;
   } while (choices.length);
-  for (const [key, mass] of distribution) distribution.set(key, mass.over(ONE.minus(more)));
-  return { distribution, more };
+  for (const [key, mass] of distribution) distribution.set(key, mass.over(fits));
+  return { distribution, more, chance: 1 - fits.toNumber() * Math.exp(-exponent) };
 }

@@ -7,7 +7,7 @@ import { verifyTask } from "../src/task.ts";
 import { checkVectors, unhex, type VectorFiles } from "./vectors.ts";
 
 const load = (name: string): unknown => JSON.parse(readFileSync(new URL(`../../../vectors/v1/${name}.json`, import.meta.url), "utf8"));
-const files = Object.fromEntries(["task", "randomizers", "report", "sealing"].map((name) => [name, load(name)])) as unknown as VectorFiles;
+const files = Object.fromEntries(["task", "randomizers", "clusters", "report", "sealing"].map((name) => [name, load(name)])) as unknown as VectorFiles;
 
 test("vectors", async (context) => {
   const { passed, failures, skipped } = await checkVectors(files);
@@ -24,7 +24,7 @@ test("an altered vector is found", async () => {
 
 test("a reader that trims its input is found by the edge cases", async () => {
   const trimmed: typeof verifyTask = (content, author) => verifyTask(utf8(new TextDecoder().decode(content).trim()), author);
-  const { failures } = await checkVectors({ ...files, randomizers: { randomizers: [] } }, trimmed);
+  const { failures } = await checkVectors({ ...files, randomizers: { randomizers: [] }, clusters: { randomizers: [] } }, trimmed);
   assert.ok(failures.length >= 5 && failures.every((failure) => failure.includes("not-canonical")), failures.join("; "));
 });
 

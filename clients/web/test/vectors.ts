@@ -12,7 +12,7 @@ import { Fraction } from "./fractions.ts";
 
 type Case = any;
 /** The files of vectors/v1 by their names, without the ending. */
-export interface VectorFiles { readonly task: Case; readonly randomizers: Case; readonly report: Case; readonly sealing: Case }
+export interface VectorFiles { readonly task: Case; readonly randomizers: Case; readonly clusters: Case; readonly report: Case; readonly sealing: Case }
 export interface Outcome { passed: number; readonly failures: string[]; readonly skipped: string[] }
 
 export const unhex = (text: string): Bytes => Uint8Array.from(text.match(/../g) ?? [], (byte) => parseInt(byte, 16));
@@ -24,7 +24,7 @@ export async function checkVectors(files: VectorFiles, verify = verifyTask): Pro
     if (holds) outcome.passed++;
     else outcome.failures.push(name);
   };
-  for (const randomizer of files.randomizers.randomizers) {
+  for (const randomizer of [...files.randomizers.randomizers, ...files.clusters.randomizers]) {
     if (PROTOCOLS.includes(randomizer.protocol.protocol)) await checkRandomizer(randomizer, Number(files.randomizers.tolerance), expect);
     else outcome.skipped.push(randomizer.name);
   }
@@ -67,13 +67,19 @@ async function checkRandomizer(randomizer: Case, tolerance: number, expect: Expe
     const value = typeof report.value === "string" && protocol.domain.kind !== "strings" ? Number(report.value) : report.value;
     const input = protocol.domain.kind === "categories" ? value : await protocol.domain.encode(value);
     if (!report.law) continue;
-    const { distribution, more } = enumerate(protocol, input, messages), expected = Object.entries<string>(report.law);
+    const { distribution, more, chance: longer } = enumerate(protocol, input, messages), expected = Object.entries<string>(report.law);
     expect(
       expected.length === distribution.size && expected.every(([key, mass]) => String(distribution.get(key)) === String(Fraction.parse(mass))),
       `${name}: distribution of ${report.value}`,
     );
     if (!randomizer.capped) continue;
-    const chance = Fraction.parse(report.chance_of_more).toNumber(), bound = protocol.chanceOfMore?.(messages) ?? 1;
+    const bound = protocol.chanceOfMore?.(messages) ?? 1;
+    if (randomizer.protocol.version === 2) {
+      expect(isNear(longer, report.chance_of_more, tolerance), `${name}: chance of more for ${report.value} is ${longer}, not ${report.chance_of_more}`);
+      expect(bound >= longer * (1 - 1e-9) && isNear(bound, randomizer.chance_of_more, tolerance), `${name}: bound of the chance of more is ${bound}`);
+      continue;
+    }
+    const chance = Fraction.parse(report.chance_of_more).toNumber();
     expect(String(more) === String(Fraction.parse(report.chance_of_more)), `${name}: chance of more for ${report.value}`);
     expect(bound >= chance * (1 - 1e-9), `${name}: bound of the chance of more for ${report.value}`);
   }

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from shuffledp.errors import InfeasibleError
 from shuffledp.privacy.clusters import (
     MAX_CLUSTER_RATE,
+    MAX_PAIRS_PER_CLUSTER,
     ClusterCurve,
     PairClusters,
     table_with_singles,
@@ -38,8 +39,8 @@ Floats = NDArray[np.float64]
 
 LEAST_EPSILON_OF_A_TABLE = 0.5
 """Below it the tables of ``fewest_messages`` take too long; clusters of equally likely sizes are used instead."""
-_LEAST_SEARCHED = 0.2
-"""For smaller epsilons the best sizes are found at this one."""
+_LEAST_SEARCHED, _LEAST_SEARCHED_EXACTLY = 0.2, 0.5
+"""For smaller epsilons the best sizes are found at the former one; between the two at one that is near."""
 _RATE_STEPS = 1000  # rates are multiples of 1/1000
 _WEIGHT_STEPS = 1000
 _NEARLY_LEAST = 1.004  # factor on the fewest pairs that is accepted for smaller clusters, hence shorter reports
@@ -48,6 +49,7 @@ _SMALLEST, _LARGEST = 0.8, 1.8
 _DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (0, 1), (1, 1), (-1, -1))
 _LEAST_OPTIMIZED, _LEAST_DELTA_OPTIMIZED = 1.0, 1e-8
 """For smaller targets the weights of ``fewest_messages`` are found at these."""
+_WIDEST = 6  # the largest size over the smallest one
 _SHARE_OF_SINGLES = 0.15  # of the variance, to start from
 
 
@@ -71,11 +73,19 @@ def least_clusters(epsilon: float, delta: float, split: float, view: View) -> tu
     """
     check_split(epsilon, delta, split, view)
     ratio = staying_ratio(epsilon, split, view)
-    smallest, largest, guess = _best_sizes(max(epsilon, _LEAST_SEARCHED), delta, split, view)
-    scale = max(1.0, _LEAST_SEARCHED / epsilon)  # sizes grow as 1 / epsilon
+    near = epsilon if epsilon >= _LEAST_SEARCHED_EXACTLY else max(_near(epsilon), _LEAST_SEARCHED)
+    smallest, largest, guess = _best_sizes(near, delta, split, view)
+    scale = near / epsilon  # sizes grow as 1 / epsilon
+    if round(scale * largest) > MAX_PAIRS_PER_CLUSTER:
+        raise InfeasibleError(f"epsilon = {epsilon:g} needs clusters of too many pairs.", epsilon=epsilon)
     clusters = PairClusters.uniform(round(scale * smallest), round(scale * largest), Fraction(1))
     rate = _least_rate(ratio, clusters, view, (epsilon, delta), guess=guess, precision=1e-5)
     return ratio, _certified(ratio, clusters, rate, view, epsilon, delta)
+
+
+def _near(epsilon: float) -> float:
+    """A power of the fourth root of 2 that is near: searches at many epsilons then share their sizes."""
+    return float(2.0 ** (round(4 * math.log2(epsilon)) / 4))
 
 
 @lru_cache(maxsize=512)
@@ -123,7 +133,7 @@ def _certified(
     ratio: Dyadic, clusters: PairClusters, rate: float, view: View, epsilon: float, delta: float
 ) -> PairClusters:
     """The clusters at this rate, rounded up until the accountant confirms the target."""
-    for margin in (0.0, 1e-5, 1e-4, 1e-2):
+    for margin in (0.0, 1e-5, 1e-4, 1e-2) if math.isfinite(rate) else ():
         rounded = Fraction(math.ceil(rate * (1 + margin) * _RATE_STEPS), _RATE_STEPS)
         if rounded > MAX_CLUSTER_RATE:
             break
@@ -186,8 +196,8 @@ class _UniformSearch:
         step = max(1, (largest - smallest) // 3)
         while True:
             near = [(here[0] + i * step, here[1] + j * step) for i, j in _DIRECTIONS]
-            possible = [sizes for sizes in near if 1 <= sizes[0] <= sizes[1]]
-            better = min(possible, key=lambda sizes: self._pairs(*sizes))
+            possible = [sizes for sizes in near if 1 <= sizes[0] <= sizes[1] <= _WIDEST * sizes[0]]
+            better = min(possible, key=lambda sizes: self._pairs(*sizes), default=here)
             if self._pairs(*better) < self._pairs(*here):
                 here = better
             elif step == 1 or step < here[0] / 24:

@@ -17,7 +17,7 @@ export function oneSided(p: Float64Array, q: Float64Array, E: number): number {
 
 /** The sum over i and j of max(0, p_i q_j - E q_i p_j): sorted by p / q, the positive terms of one i are those of the first j. */
 export function twoSided(p: Float64Array, q: Float64Array, E: number): number {
-  const order = byRatio(p, q);
+  const order = byRatio(p, q).filter((i) => p[i]! > 0 || q[i]! > 0); // one without mass would end the inner loop
   let sum = 0, next = 0, lessP = 0, lessQ = 0;
   for (const i of order) {
     for (; next < order.length; next++) {

@@ -4,12 +4,13 @@ import { oneSided, roundedUp } from "../accounting/divergence.ts";
 import { type NoiseDraws } from "../noise.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
-import { cellNoise, chanceOfNoise, checkWidth, drawNoise, expectedNoise, NOISE } from "./correlated_noise.ts";
+import { cellNoise, chanceOfNoise, checkWidth, drawNoise, expectedNoise, readNoise } from "./correlated_noise.ts";
 import { countParameters, text, type Reader, type Readers } from "./protocol.ts";
 
 const correlatedCount: Reader = (document) => {
-  const { terms, domain, ratio, flood_shape: floodShape, flood_ratio: floodRatio, encoding } = countParameters(document, { ...NOISE, encoding: text });
-  const noise = { ratio, floodShape, floodRatio }, isSigned = encoding === "signed";
+  const { terms, domain, encoding, noise } = readNoise(document, (readers) => countParameters(document, { ...readers, encoding: text }));
+  const isSigned = encoding === "signed";
+  check(!("clusters" in noise && noise.clusters.singles), "a count without singles");
   check(isSigned || encoding === "unary", "the encoding signed or unary");
   checkWidth(noise);
   return {
