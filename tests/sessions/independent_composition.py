@@ -154,7 +154,7 @@ def _pairs(protocol):
         return nbinom.pmf(np.arange(int(nbinom.isf(1e-18, shape, 1 - flood)) + 1), shape, 1 - flood)
     pairs = np.ones(1)
     for size, rate in protocol.flood.rates:
-        numbers = poisson.pmf(np.arange(int(poisson.isf(1e-18, float(rate))) + 1), float(rate))
+        numbers = poisson.pmf(np.arange(int(float(rate) + 12 * math.sqrt(rate)) + 30), float(rate))
         spread = np.zeros((len(numbers) - 1) * size + 1)
         spread[::size] = numbers
         pairs = np.convolve(pairs, spread)

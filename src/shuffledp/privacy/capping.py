@@ -164,7 +164,7 @@ def chance_of_more(shares: Sequence[Share], messages: int, groups: PoissonGroups
     if not shares and groups is None:
         return 0.0
     merged = _merged(shares)
-    rough = _rough_chance(merged, groups, messages)
+    rough = _rough_chance(merged, messages, groups)
     beyond, last = _tails(merged, groups)
     if messages >= len(beyond):
         return rough
@@ -181,13 +181,13 @@ def _merged(shares: Iterable[Share]) -> tuple[Share, ...]:
 
 
 @lru_cache(maxsize=16)
-def _tails(shares: tuple[Share, ...], groups: PoissonGroups | None) -> tuple[list[float], float]:
+def _tails(shares: tuple[Share, ...], groups: PoissonGroups | None = None) -> tuple[list[float], float]:
     """Pr[k < M <= last] for k = 0, 1, ..., and a bound on Pr[M > last], where M is the number of messages.
 
     The list is empty if it would be too long.
     """
     last = 8
-    while (beyond := _rough_chance(shares, groups, last)) > _NEGLIGIBLE:
+    while (beyond := _rough_chance(shares, last, groups)) > _NEGLIGIBLE:
         last *= 2
         if last > min(_MAX_MASSES, _MAX_TERMS // (len(shares) + 1 if groups else len(shares))):
             return [], 1.0
@@ -224,7 +224,7 @@ def _masses(shares: tuple[Share, ...], groups: PoissonGroups | None, last: int) 
     return masses
 
 
-def _rough_chance(shares: tuple[Share, ...], groups: PoissonGroups | None, messages: int) -> float:
+def _rough_chance(shares: tuple[Share, ...], messages: int, groups: PoissonGroups | None = None) -> float:
     """Chernoff's bound on Pr[M > messages] as (E[e^(t M)] - 1) / (e^(t (messages + 1)) - 1), for the best of several t.
 
     This is Markov's inequality for e^(t M) - 1. Every t > 0 for which the expectation is finite gives a valid bound.

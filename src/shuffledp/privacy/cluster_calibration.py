@@ -262,7 +262,7 @@ def _optimized(epsilon: float, delta: float, split: float) -> tuple[float, NDArr
     rates = np.maximum(result.x[2:], 0.0)
     if not np.isfinite(result.x).all() or rates.sum() <= 0:
         raise InfeasibleError("No table of clusters was found.")
-    return max(0.0, float(result.x[1])), sizes, rates
+    return abs(float(result.x[1])), sizes, rates
 
 
 def _weighted(sizes: NDArray[np.int64], rates: Floats, scale: float) -> tuple[tuple[int, int, int], ...]:

@@ -45,8 +45,8 @@ def test_it_holds_and_measures_every_candidate(outcome, rows):
 @pytest.mark.parametrize(
     ("protocol", "size", "error", "messages"),
     [
-        ("correlated-noise", 16, 3.12, 1.886),
-        ("correlated-noise", 1000, 3.12, 56.4),
+        ("correlated-noise", 16, 3.12, 1.677),
+        ("correlated-noise", 1000, 3.12, 43.3),
         ("discrete-laplace", 16, 2.80, None),
         ("balcer-cheu", 16, 6.52, 16.93),
         ("uniform-blanket", 1000, 6.53, 5.265),
