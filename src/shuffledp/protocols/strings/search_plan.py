@@ -161,7 +161,7 @@ class SearchSettings:
     this ``probability``; ``false_strings`` is the expected number of false strings per length.
     """
 
-    evaluations: float = 1.5e7
+    evaluations: float = 2e7
     nodes: int = 2_000_000
     evaluations_per_string: float = 2e6
     probability: float = 0.95
