@@ -8,7 +8,7 @@ import pytest
 
 from shuffledp.collection.shuffler.round_keys import RoundKeyDirectory
 from shuffledp.collection.wire.formats import HEADER_SIZE
-from shuffledp.collection.wire.keys import SealingKey
+from shuffledp.collection.wire.keys import SealingKey, to_base64
 from shuffledp.collection.wire.outer_seal import ReportOpener
 
 SERVERS = ("analyzer", "shuffler")
@@ -61,6 +61,17 @@ def deliver_first(self, batch):
     return answer
 
 Delivery.deliver = deliver_first
+"""
+COPY_OF_THE_KEY = """
+from pathlib import Path
+from shuffledp.collection.shuffler.round_keys import RoundKeyDirectory
+load = RoundKeyDirectory.load
+
+def load_and_copy(self, public):
+    Path(folder, "reports", "copy").write_bytes(self._file(public).read_bytes())
+    return load(self, public)
+
+RoundKeyDirectory.load = load_and_copy
 """
 LOOK_FOR_THE_KEY = """
 from pathlib import Path
@@ -143,6 +154,22 @@ def test_only_the_messages_are_delivered_and_the_key_is_gone_before(new_outer_ro
     key = SealingKey.load(next(spare.iterdir()))
     opener = ReportOpener(key, header_size=HEADER_SIZE, report_size=here.form.size)
     assert opener.open(here.reports[opened[0]]) == b"".join(here.sealed[opened[0]])  # who kept the key could
+
+
+def copies_of_the_key(here, until, fault=""):
+    """The files that have the private round key after the round, in any directory of any party."""
+    (file,) = (here.directory / "round-keys").iterdir()
+    key = SealingKey.load(file)
+    delivered(here, until, fault)
+    forms = (key.secret, to_base64(key.secret).encode(), key.secret.hex().encode())
+    files = [file for file in here.directory.rglob("*") if file.is_file()]
+    return [file.name for file in files if any(form in file.read_bytes() for form in forms)]
+
+
+def test_no_copy_of_the_key_is_left(new_outer_round, until):
+    """Not in the store, in the work directory, in a log; a shuffler that writes one is found out."""
+    assert copies_of_the_key(new_outer_round(), until) == []
+    assert copies_of_the_key(new_outer_round(), until, COPY_OF_THE_KEY) == ["copy"]
 
 
 def test_a_key_that_outlives_the_delivery_is_seen(new_outer_round, until):
