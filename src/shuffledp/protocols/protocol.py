@@ -38,7 +38,7 @@ class Cost:
     """The communication of one user: ``messages_per_user``, ``max_messages_per_user`` and ``bits_per_message``.
 
     ``messages_per_user`` is an expected number, and ``max_messages_per_user`` is None if the noise is unbounded.
-    Sealing is not included.
+    ``dummies_per_user`` is what an augmented shuffler adds. Sealing is not included.
     """
 
     messages_per_user: float
