@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.sample_and_threshold import (
     SampleAndThreshold,
     _ChordBound,
@@ -224,6 +225,16 @@ def test_stability_counts_the_singleton():
     # the planted fault: common categories only would be pure, with any threshold
     common = curve.directions()[0]
     assert max(0.0, float(common[0].p[0] * common[1].p[0] - math.e * common[0].q[0] * common[1].q[0])) < 1e-12
+
+
+@pytest.mark.parametrize("delta", [1e-15, 1e-30])
+def test_stability_at_tiny_deltas(delta):
+    """Both counts together have a loss of at most epsilon, so delta is the probability that a single user is shown."""
+    for epsilon in np.linspace(0.05, 12, 60):
+        ratio = least_ratio(float(epsilon), coordinates=2)
+        threshold = least_threshold_for(ratio, float(epsilon), delta)
+        shown, before = (ratio.fraction**t / (1 + ratio.fraction) for t in (threshold - 1, threshold - 2))
+        assert shown <= delta < before * (1 + Fraction(1, 10**8))
 
 
 def test_stability_refuses_too_little_noise():

@@ -13,7 +13,7 @@ import numpy as np
 
 from shuffledp.checks import check_epsilon, check_target
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.discrete_laplace import check_ratio
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, check_ratio
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.randomness import Dyadic
 from shuffledp.search import least_integer
@@ -65,7 +65,7 @@ class StabilityCurve:
         """Upper bound on the least delta at which the release is (epsilon, delta)-private."""
         check_epsilon(epsilon)
         common, *others = self.directions()
-        pure = -2 * math.log(float(self.ratio)) * (1 + 1e-15)  # if both counts stay non-empty
+        pure = DiscreteLaplaceCurve(self.ratio, coordinates=2).pure_epsilon  # if both counts stay non-empty
         worst = 0.0
         for first, second in others if epsilon >= pure else (common, *others):
             p, q = np.outer(first.p, second.p).ravel(), np.outer(first.q, second.q).ravel()
