@@ -108,6 +108,7 @@ WITHOUT_KERNELS = (
 
 
 ENUMERATED_LATER = (
+    "histogram/correlated-noise in clusters",
     "histogram/count-min of three rows",
     "histogram/hadamard-blanket of one vector",
     "histogram/hashed-blanket of three",
