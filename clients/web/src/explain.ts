@@ -13,17 +13,21 @@ const TEXTS: { readonly [language in Language]: () => Promise<{ readonly default
   de: () => import("../texts/de.ts"),
 };
 const DIGITS = 3;
+/** A larger factor says nothing to people: they are told that their answer can be learned. */
+const LARGEST_FACTOR = 1e6;
+/** Less probable is nothing that people can imagine: the sentence stays true with this. */
+const LARGEST_ODDS = 1e12;
 
 export async function explain(task: Task, language: Language): Promise<Sentence[]> {
   const { guarantee } = task, { default: texts } = await TEXTS[language](), others = task.messagesPerReport - 1;
   const write = (key: Key, numbers: { [name: string]: number } = {}) => texts[key].replace(/\{(\w+)\}/g, (_, name: string) => numbers[name]!.toLocaleString(language));
-  const factor = roundedUp(Math.exp(guarantee.epsilon)), odds = roundedDown(1 / guarantee.delta), users = guarantee.honestUsers;
+  const factor = roundedUp(Math.exp(guarantee.epsilon)), alone = roundedUp(Math.exp(guarantee.localEpsilon)), odds = roundedDown(Math.min(LARGEST_ODDS, 1 / guarantee.delta)), users = guarantee.honestUsers;
   const sent = Number.isFinite(guarantee.localEpsilon)
-    ? write("sent_random", { factor: roundedUp(Math.exp(guarantee.localEpsilon)) })
+    ? write(alone > LARGEST_FACTOR ? "sent_random_little" : "sent_random", { factor: alone })
     : write(task.question === "strings" ? "sent_code" : others ? "sent_clear" : "sent_clear_one", { others });
   return [
     { topic: "sent", text: sent },
-    { topic: "result", text: guarantee.local ? write("result_local", { factor: roundedUp(Math.exp(guarantee.localEpsilon)) }) : write("result", { factor, odds, users }) },
+    { topic: "result", text: guarantee.local ? write("result_local", { factor: alone }) : write("result", { factor, odds, users }) },
     { topic: "participation", text: write("participation") },
     { topic: "once", text: write("once") },
     { topic: "checked", text: write(guarantee.how) },

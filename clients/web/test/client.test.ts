@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { hex, toBase64, utf8 } from "../src/bytes.ts";
+import { explain } from "../src/explain.ts";
 import { Client, FileOutbox, IndexedDbOutbox, Refusal, type ClientOptions } from "../src/node.ts";
 import { sealedReport, sealingInfo } from "../src/report.ts";
 import { verifyTask } from "../src/task.ts";
@@ -212,4 +213,14 @@ test("sentences for people state the numbers of the task, rounded so that they s
   const topics = async (language: "de" | "en") => (await client.explain(language)).map(({ topic }) => topic);
   assert.deepEqual(await topics("de"), await topics("en"));
   for (const { text } of await client.explain("de")) assert.doesNotMatch(text, /[{}]|undefined|NaN/);
+});
+
+test("sentences stay readable and true for extreme numbers", async () => {
+  const { task } = await create();
+  const explained = async (changes: object) => (await explain({ ...task, guarantee: { ...task.guarantee, ...changes } }, "en")).map(({ text }) => text) as [string, string];
+  assert.match((await explained({ localEpsilon: 13.8 }))[0], /by a factor of at most 985,000\./);
+  assert.match((await explained({ localEpsilon: 13.9 }))[0], /they may still learn it/);
+  assert.doesNotMatch((await explained({ localEpsilon: 700 }))[0], /[0-9]/);
+  assert.match((await explained({ delta: 1e-300 }))[1], /a probability of 1 in 1,000,000,000,000, /);
+  assert.match((await explained({ delta: 0.4 }))[1], /a probability of 1 in 2\.5, /);
 });
