@@ -1,7 +1,7 @@
 /** Signed parameters can be hostile: whatever they are, a verdict comes in bounded time, and a bound is never NaN. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SecureNoise } from "../src/noise.ts";
+import { SecureDraws } from "../src/draw.ts";
 import { type Json } from "../src/canonical.ts";
 import { readProtocol } from "../src/protocols/registry.ts";
 import { Refusal } from "../src/refusal.ts";
@@ -47,14 +47,14 @@ const CASES: { [name: string]: [string, Json] } = {
 
 for (const [name, [protocol, parameters]] of Object.entries(CASES))
   test(name, async (context) => {
-    const start = process.cpuUsage(), { delta, chanceOfMore, randomize, maxMessages, domain: values } = await readProtocol({ parameters, protocol, version: Object.hasOwn(parameters as object, "clusters") ? 2 : 1 });
+    const start = process.cpuUsage(), { delta, chanceOfMore, randomize, source, maxMessages, domain: values } = await readProtocol({ parameters, protocol, version: Object.hasOwn(parameters as object, "clusters") ? 2 : 1 });
     for (const epsilon of [1e-12, 1, 700]) {
       const bound = delta!(epsilon);
       assert.ok(bound >= 0 && bound < Infinity, `delta at ${epsilon} is ${bound}`);
     }
     for (const limit of [1, 65_536]) if (chanceOfMore) assert.ok(chanceOfMore(limit) >= 0 && chanceOfMore(limit) < Infinity);
     const computed = process.cpuUsage(start).user / 1e3, value = { bit: true, categories: 1, interval: 0.5, bins: 0.5, strings: "\u00e9".repeat(2000) }[values.kind];
-    if ((maxMessages ?? 0) <= 65_536) randomize(new SecureNoise(), await values.encode(value), 65_536);
+    if ((maxMessages ?? 0) <= 65_536) randomize(source?.() ?? new SecureDraws(), await values.encode(value), 65_536);
     const milliseconds = process.cpuUsage(start).user / 1e3;
     context.diagnostic(`${computed.toFixed(0)} ms, then ${(milliseconds - computed).toFixed(0)} ms to draw`);
     assert.ok(milliseconds < 6000); // of processor time, for three bounds

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { SecureGeometric } from "../src/geometric.ts";
 import { SecureNoise } from "../src/noise.ts";
 import { type Dyadic } from "../src/numbers.ts";
 import { Shares } from "../src/real_bounds.ts";
@@ -47,7 +48,7 @@ function deviate(counts: readonly number[], masses: readonly number[]): number {
 }
 
 test("geometric numbers are drawn digit by digit from the right distribution", () => {
-  const draws = new SecureNoise(), ratio: Dyadic = { numerator: 7n, bits: 3 }, low = -12n, high = 12n, r = 7 / 8;
+  const draws = new SecureGeometric(), ratio: Dyadic = { numerator: 7n, bits: 3 }, low = -12n, high = 12n, r = 7 / 8;
   const masses = Array.from({ length: 25 }, (_, i) => ((1 - r) / (1 + r)) * r ** Math.abs(i - 12));
   masses[0] = masses[24] = r ** 12 / (1 + r);
   const counts = Array<number>(25).fill(0);

@@ -1,6 +1,7 @@
 /** The exact distribution of a report: the randomizer runs once for every path through the tree of its choices. */
 import { hex } from "../src/bytes.ts";
 import { type Input } from "../src/domain.ts";
+import { type GeometricDraws } from "../src/geometric.ts";
 import { type NoiseDraws } from "../src/noise.ts";
 import { type Dyadic, type Ratio } from "../src/numbers.ts";
 import { pack } from "../src/packing.ts";
@@ -10,7 +11,7 @@ import { Fraction, ONE, ZERO } from "./fractions.ts";
 const fractionOf = ({ numerator, bits }: Dyadic) => new Fraction(numerator, 1n << BigInt(bits));
 
 /** One path: what is chosen at each fork, and how likely that is. */
-class Path implements NoiseDraws {
+class Path implements NoiseDraws, GeometricDraws {
   readonly choices: number[];
   readonly forks: number[] = [];
   mass = ONE;

@@ -1,6 +1,6 @@
 /** Local sums: an answer near one's own level (sum/piecewise), and a level with noise (sum/local-laplace). */
 import { level } from "../levels.ts";
-import { SecureNoise, type NoiseDraws } from "../noise.ts";
+import { SecureGeometric, type GeometricDraws } from "../geometric.ts";
 import { bigInteger, complement, logRatioAbove, properDyadic, toDouble } from "../numbers.ts";
 import { check } from "../refusal.ts";
 import { from, sumParameters, type Reader, type Readers } from "./protocol.ts";
@@ -29,8 +29,8 @@ const localLaplace: Reader = (document) => {
   return {
     domain, terms, maxMessages: 1, format: { bounds: [last + 1n], flags: 0 }, draws: 2 / notRatio,
     ...localGuarantee(-levels * (notRatio < 0.5 ? Math.log1p(-notRatio) : Math.log(toDouble(ratio)))),
-    source: () => new SecureNoise(),
-    randomize(draws: NoiseDraws, x) {
+    source: () => new SecureGeometric(),
+    randomize(draws: GeometricDraws, x) {
       const own = BigInt(level(draws, domain, x, levels)) + margin;
       return [[own + draws.geometricDifference(ratio, -own, last - own)]];
     },

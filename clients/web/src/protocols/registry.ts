@@ -26,19 +26,23 @@ const FILES: readonly (readonly [load: () => Promise<{ readonly READERS: Readers
   [() => import("./tree_blanket.ts"), ["strings/tree-blanket"]],
 ];
 
+/** The same for parameters of version 2. */
+const CLUSTERED: typeof FILES = [
+  [() => import("./clustered_count.ts"), ["count/correlated-noise"]],
+  [() => import("./clustered_noise.ts"), ["histogram/correlated-noise"]],
+];
+
 /** The names of all protocols that this client can randomize for. */
 export const PROTOCOLS: readonly string[] = FILES.flatMap(([, names]) => names).sort();
 
-/** Parameters of these protocols have version 2 if they have clusters, and version 1 otherwise. */
-const CLUSTERED = ["count/correlated-noise", "histogram/correlated-noise"];
 const hasClusters = (parameters: Json | undefined): boolean => typeof parameters === "object" && parameters !== null && Object.hasOwn(parameters, "clusters");
 
 export async function readProtocol(document: Json | undefined): Promise<Protocol<Input> & { readonly name: string }> {
   const parts = object(document, ["parameters", "protocol", "version"]), name = parts["protocol"];
-  const version = hasClusters(parts["parameters"]) && CLUSTERED.includes(name as string) ? 2 : 1;
+  const clustered = hasClusters(parts["parameters"]) ? CLUSTERED.find(([, names]) => names.includes(name as string)) : undefined, version = clustered ? 2 : 1;
   if (typeof parts["version"] === "number" && parts["version"] !== version) throw new Refusal("version", "version of the protocol");
   check(parts["version"] === version && typeof name === "string" && /^(count|histogram|sum|quantiles|strings)\/[a-z-]{1,40}$/.test(name), "protocol");
-  const file = FILES.find(([, names]) => names.includes(name));
+  const file = clustered ?? FILES.find(([, names]) => names.includes(name));
   if (!file) throw new Refusal("unsupported-protocol", `this client does not have the protocol ${name}`);
   return { name, ...(await file[0]()).READERS[name]!(parts["parameters"]) };
 }

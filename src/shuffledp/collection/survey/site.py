@@ -28,6 +28,7 @@ from shuffledp.output import write_whole
 from shuffledp.pages.assets import read_asset
 from shuffledp.pages.headers import content_security_policy, security_headers
 from shuffledp.pages.rendering import render_page
+from shuffledp.protocols.protocol import Protocol
 
 LANGUAGES = ("en", "de")
 CLIENT_FILES: dict[str, tuple[str, ...]] = {
@@ -35,6 +36,8 @@ CLIENT_FILES: dict[str, tuple[str, ...]] = {
     "client-bits.js": ("histogram/fake-users", "histogram/unary"),
     "client-blankets.js": ("histogram/uniform-blanket",),
     "client-cheu.js": ("count/cheu", "histogram/cheu", "sum/cheu"),
+    "client-clustered-count.js": ("count/correlated-noise/2",),
+    "client-clustered-noise.js": ("histogram/correlated-noise/2",),
     "client-correlated-count.js": ("count/correlated-noise",),
     "client-correlated-noise.js": ("histogram/correlated-noise",),
     "client-correlated-tree.js": ("quantiles/correlated-noise",),
@@ -50,7 +53,8 @@ CLIENT_FILES: dict[str, tuple[str, ...]] = {
     "client-tree-blanket.js": ("strings/tree-blanket",),
     "client-uniform-tree.js": ("quantiles/uniform-blanket",),
 }
-"""The files of the client that have protocols, of which a task needs one: checked against the client by a test."""
+"""The files of the client that have protocols, of which a task needs one: checked against the client by a test. A name
+ends with the version of the parameters if that is not 1."""
 _ANSWERED = {protocol: name for name, protocols in CLIENT_FILES.items() for protocol in protocols}
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -117,10 +121,9 @@ class Survey:
                 "of version 1 for a survey."
             )
         protocol = self.task.protocol
-        if f"{protocol.question}/{protocol.name}" not in _ANSWERED:
-            answered = sorted(
-                name for question, name in (key.split("/") for key in _ANSWERED) if question == protocol.question
-            )
+        if _versioned_name(protocol) not in _ANSWERED:
+            answered = sorted(key.split("/")[1] for key in _ANSWERED if key.startswith(f"{protocol.question}/"))
+            answered = list(dict.fromkeys(answered))
             raise PolicyError(
                 f"A survey page cannot answer {protocol.question}/{protocol.name}; choose "
                 f"{'one of ' + ', '.join(answered) if answered else 'another question'}."
@@ -295,9 +298,15 @@ class BuiltSite:
         write_whole(self.directory / "result.json", result_document(url))
 
 
+def _versioned_name(protocol: Protocol) -> str:
+    """The name of a protocol, with the version of its parameters if that is not 1."""
+    version = protocol.document_version
+    return f"{protocol.question}/{protocol.name}" + ("" if version == 1 else f"/{version}")
+
+
 def _assets_of(task: Task, language: str) -> tuple[str, ...]:
     """The scripts and styles of the page of a task."""
-    question, client_file = task.protocol.question, _ANSWERED.get(f"{task.protocol.question}/{task.protocol.name}", "")
+    question, client_file = task.protocol.question, _ANSWERED.get(_versioned_name(task.protocol), "")
     return *_ASSETS, client_file, f"client-{language}.js", *([_STRINGS] if question == "strings" else [])
 
 
