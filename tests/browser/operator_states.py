@@ -155,7 +155,7 @@ class OperatorPages:
     """The page of one role; what it shows can be changed while it is served."""
 
     def __init__(self, role):
-        self.shown, self.role = None, role
+        self.shown, self.asked = None, 0
         self._socket = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/operator"
         app = OperatorPage(role, self._overview, release_url="https://analyzer.example").app()
@@ -163,6 +163,7 @@ class OperatorPages:
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
 
     async def _overview(self, _):
+        self.asked += 1
         if isinstance(self.shown, Exception):
             raise self.shown
         return self.shown
