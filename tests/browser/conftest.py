@@ -12,7 +12,8 @@ import importlib.util
 import os
 import sys
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -36,6 +37,27 @@ def _skip(what, error):
     if os.environ.get("CI") == "true":
         pytest.fail(line)
     pytest.skip(line)
+
+
+def _children():
+    """The processes that this one has started, by the name of their program."""
+    found = {}
+    for tasks in Path("/proc/self/task").glob("*/children"):
+        for process in tasks.read_text().split():
+            with suppress(OSError):
+                found[process] = Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_process_is_left():
+    """Servers end with the tests of a file; only the driver of the browser goes on."""
+    before = _children()
+    yield
+    deadline = time.monotonic() + 60
+    while left := {name for process, name in _children().items() if process not in before and "playwright" not in name}:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="session")

@@ -62,6 +62,7 @@ class RecordingProxy(ThreadingHTTPServer):
     def stop(self):
         self.shutdown()
         self.server_close()
+        self._thread.join()
 
 
 class _Forward(BaseHTTPRequestHandler):

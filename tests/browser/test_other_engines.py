@@ -150,7 +150,8 @@ ANSWER = script("""
   radio.click();
   document.querySelector("form button").click();
   await until(() => ["delivered", "refused", "broken", "closed"].includes(document.body.dataset.state));
-  return [document.body.dataset.state, document.querySelector("h1").innerText, ...violations].join("|");
+  const { state } = document.body.dataset, shown = state === "delivered" ? "h1" : "main";
+  return [state, document.querySelector(shown).innerText, ...violations].join("|");
 """)
 
 

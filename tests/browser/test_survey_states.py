@@ -32,7 +32,7 @@ MAIN_STATES = ("question", "error", "waiting", "delivered", "refused-token", "un
     ("language", "scheme", "width", "names"),
     [
         ("de", "dark", 320, list(CASES)),
-        ("en", "light", 1280, MAIN_STATES),
+        pytest.param("en", "light", 1280, MAIN_STATES, marks=pytest.mark.slow),
         pytest.param("en", "light", 320, list(CASES), marks=pytest.mark.slow),
     ],
 )

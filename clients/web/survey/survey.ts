@@ -261,7 +261,8 @@ function showFailure(error: unknown): void {
     const again = element("button", { type: "button" }, wording.text("reload"));
     again.onclick = () => location.reload();
     const text = facts ? "fault" : "broken"; // once there was a question, something may have been sent
-    return show("broken", wording.text(`${text}_title`), paragraph(wording.text(text)), again);
+    const failed = facts ? [paragraph(wording.text("untrusted_reason", { reason: `${reason} ${(error as Error).message}`.trim() }), "soft")] : [];
+    return show("broken", wording.text(`${text}_title`), paragraph(wording.text(text)), again, ...failed);
   }
   show(
     "untrusted",
