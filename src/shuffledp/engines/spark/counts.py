@@ -90,7 +90,9 @@ class Encoding:
             values = values.filter(pa.array(encoded))
         table = pa.table({VALUE: values, CODE: pa.array(codes, type=pa.int64() if self.size else pa.float64())})
         lookup = sf.broadcast(self.frame.sparkSession.createDataFrame(table)).alias("lookup")
-        joined = rows.join(lookup, rows[VALUE].eqNullSafe(lookup[VALUE]))
+        # a comparison that knows null costs more, and is needed only if missing values have a code
+        same = rows[VALUE].eqNullSafe(lookup[VALUE]) if values.null_count else rows[VALUE] == lookup[VALUE]
+        joined = rows.join(lookup, same)
         return joined.select(sf.col(f"lookup.{CODE}"), *others)
 
 

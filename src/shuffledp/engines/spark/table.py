@@ -210,7 +210,7 @@ class Chosen:
             others[ORDER] = order_of(values.frame, self.users.order_by, markers)
         if group is not None:
             others["group"] = group
-        self._race = Race(self.users, values.salt, groups)
+        self._race = Race(self.users, values.salt, encoding.users, groups)
         self._rows = encoding.with_codes(others)
 
     @property

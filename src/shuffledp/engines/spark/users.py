@@ -4,10 +4,15 @@ The choice depends on the rows of the user alone, and on a salt that is drawn pe
 is computed again: otherwise a lost executor could make a user count twice. Value v of a user, in c of the user's rows,
 gets the key ln(u) / c, where u is uniform between 0 and 1: a hash of the salt, the user and v. The largest key wins, so
 each value wins with probability proportional to c: an exponential race.
+
+Privacy needs one row per user, whichever it is: for every fixed salt, replacing all rows of a user replaces at most one
+value. That the choice is uniform matters for the estimate only. So the hash (xxhash64 after 128 bits of salt) need not
+resist attacks: users who want another row to be chosen can as well send only that one.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +44,9 @@ with extra("spark", "The Spark engine"):
 USER, ORDER, GROUP, ROWS, EXCLUDED, MARK = "user", "order", "group", "rows", "excluded", "mark"
 NO_USER = ""
 """The mark of the rows without a user id."""
-_HEX_DIGITS = 13  # 52 bits
+_ROWS_AT_ONCE = 1 << 18
+"""Rows of a partition: their distinct values are in memory, and few of them stay in the cache of the processor."""
+_LONGEST_MARKER = max(map(len, MISSING_MARKERS))
 
 
 def draw_salt(source: RandomSource) -> str:
@@ -84,6 +91,8 @@ class Race:
 
     users: UserIds
     salt: str
+    rows: int
+    """The number of rows of the frame, which decides on the number of partitions."""
     groups: str = ""
     """``public`` or ``private`` if there are groups; the group of a user is that of the chosen row."""
 
@@ -98,13 +107,15 @@ class Race:
         for name in optional:
             takes_part &= sf.col(name).isNotNull()
         # all rows of a user meet in one partition, so none of the aggregations below shuffles again
-        counted = frame.repartition(USER).groupBy(USER, CODE, *optional).agg(sf.count(sf.lit(1)).alias(ROWS))
+        partitions = -(-max(1, self.rows) // _ROWS_AT_ONCE)
+        counted = frame.repartition(partitions, USER).groupBy(USER, CODE, *optional)
+        counted = counted.agg(sf.count(sf.lit(1)).alias(ROWS))
         counted = counted.withColumn(EXCLUDED, sf.when(takes_part, sf.lit(0)).otherwise(sf.col(ROWS)))
         counted = counted.withColumn("eligible", sf.when(takes_part, sf.col(ROWS)))
         if self.users.pick == "value":
             return self._distinct_values(counted)
         winner = [CODE, *([GROUP] if self.groups else [])]
-        key = self._key("row", [CODE, *optional], sf.col("eligible"))
+        key = self._key(counted, "row", [CODE, *optional], sf.col("eligible"))
         if self.users.pick == "latest":
             key = sf.when(key.isNotNull(), sf.struct(sf.col(ORDER), key))
         return self._of_user(counted, winner, key)
@@ -117,9 +128,9 @@ class Race:
         """
         one = sf.when(sf.col("eligible").isNotNull(), sf.lit(1))
         if not self.groups:
-            return self._of_user(counted, [CODE], self._key("value", [CODE], one))
+            return self._of_user(counted, [CODE], self._key(counted, "value", [CODE], one))
         first, second = (GROUP, CODE) if self.groups == "public" else (CODE, GROUP)
-        inner = self._key("inner", [CODE, GROUP], one if self.groups == "public" else sf.col("eligible"))
+        inner = self._key(counted, "inner", [CODE, GROUP], one if self.groups == "public" else sf.col("eligible"))
         best = counted.groupBy(USER, first).agg(
             sf.max_by(sf.col(second), inner).alias(second),
             sf.sum(ROWS).alias(ROWS),
@@ -127,25 +138,40 @@ class Race:
             sf.sum("eligible").alias("eligible"),
         )
         weight = sf.col("eligible") if self.groups == "public" else sf.when(sf.col("eligible").isNotNull(), sf.lit(1))
-        return self._of_user(best, [CODE, GROUP], self._key("outer", [first], weight))
+        return self._of_user(best, [CODE, GROUP], self._key(best, "outer", [first], weight))
 
     def _of_user(self, counted: Frame, winner: Sequence[str], key: Any) -> Frame:
         # the winner is one number if possible: Spark sorts to find the largest key of anything else
         chosen = sf.col(CODE) if winner == [CODE] else sf.struct(*winner)
-        best = counted.groupBy(USER).agg(
-            sf.max_by(chosen, key).alias("winner"), sf.sum(ROWS).alias(ROWS), sf.sum(EXCLUDED).alias(EXCLUDED)
+        is_number = is_integer(counted.schema[USER].dataType)
+        # the key is a column of its own, since Spark would compute an argument of max_by several times per row
+        best = (
+            counted.withColumn("key", key)
+            .groupBy(USER)
+            .agg(sf.max_by(chosen, "key").alias("winner"), sf.sum(ROWS).alias(ROWS), sf.sum(EXCLUDED).alias(EXCLUDED))
         )
-        user = sf.col(USER).cast("string")
-        suspicious = sf.when(sf.lower(user).isin(sorted(MISSING_MARKERS)), user)
-        mark = sf.when(sf.col(USER).isNull(), sf.lit(NO_USER)).otherwise(suspicious)
         fields = [sf.col("winner").alias(CODE)] if winner == [CODE] else [sf.col("winner.*")]
+        no_user = sf.when(sf.col(USER).isNull(), sf.lit(NO_USER))
+        mark = no_user if is_number else no_user.otherwise(_suspicious(sf.col(USER)))
         return best.select(*fields, ROWS, EXCLUDED, mark.alias(MARK))
 
-    def _key(self, purpose: str, columns: Sequence[str], weight: Any) -> Any:
+    def _key(self, frame: Frame, purpose: str, columns: Sequence[str], weight: Any) -> Any:
         """The key of the race; null if the weight is."""
-        strings = [sf.coalesce(sf.col(name).cast("string"), sf.lit("")) for name in (USER, *columns)]
-        lengths = [sf.length(string).cast("string") for string in strings[:-1]]
-        content = sf.concat_ws(":", sf.lit(f"{self.salt}{purpose}"), *lengths, *strings)
-        digits = sf.substring(sf.sha2(content, 256), 1, _HEX_DIGITS)
-        uniform = (sf.conv(digits, 16, 10).cast("double") + sf.lit(0.5)) / sf.lit(2.0**52)
+        digest = hashlib.sha256(f"{self.salt}{purpose}".encode()).digest()
+        salts = [sf.lit(int.from_bytes(digest[start : start + 8], "big", signed=True)) for start in (0, 8)]
+        hashed = sf.xxhash64(*salts, *(_hashable(frame, name) for name in (USER, *columns)))
+        uniform = (sf.shiftrightunsigned(hashed, 11).cast("double") + sf.lit(0.5)) / sf.lit(2.0**53)
         return sf.ln(uniform) / weight
+
+
+def _suspicious(user: Any) -> Any:
+    """An id that looks like a missing value, such as NA; null for others."""
+    short = sf.when(sf.length(user) <= _LONGEST_MARKER, sf.lower(user))
+    return sf.when(short.isin(sorted(MISSING_MARKERS)), user)
+
+
+def _hashable(frame: Frame, name: str) -> Any:
+    """A column as ``xxhash64`` takes it: other types than numbers and strings by their spelling."""
+    kind = frame.schema[name].dataType
+    simple = is_integer(kind) or is_float(kind) or isinstance(kind, st.StringType)
+    return sf.col(name) if simple else sf.col(name).cast("string")
