@@ -71,8 +71,7 @@ class Column:
 
     def strings(self, domain: Strings) -> NDArray[Any]:
         """The index of each user's string in the domain."""
-        parts = [encoded.values for encoded in self._encoded(StringEncoder(domain, **self._rules(domain)))]
-        return np.concatenate(parts)
+        return np.concatenate([encoded.values for encoded in self._encoded(self.string_encoder(domain))])
 
     def bit_encoder(self, equals: str | None = None) -> Encoder:
         """The encoder of yes and no, or of whether a value is ``equals``."""
@@ -94,6 +93,10 @@ class Column:
     def number_encoder(self, domain: Interval, *, clip: bool = False) -> Encoder:
         """The encoder of numbers as positions."""
         return NumberEncoder(domain, clip=clip, **self._rules(domain))
+
+    def string_encoder(self, domain: Strings) -> Encoder:
+        """The encoder of strings of an open domain."""
+        return StringEncoder(domain, **self._rules(domain))
 
     def values(self, domain: Domain, *, limit: int | None = None) -> list[Any]:
         """The value of each user as the domain parses it; of at most ``limit`` users, the first ones."""

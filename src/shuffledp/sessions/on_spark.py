@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import Bit, Categories, DiscreteDomain, Domain, Interval, Numbered
+from shuffledp.domain import Bit, Categories, DiscreteDomain, Domain, Interval, Numbered, Strings
 from shuffledp.engines.spark.session import explained_failures
 from shuffledp.engines.spark.table import SparkColumn, SparkTable
 from shuffledp.errors import ParameterError, UnknownNameError
@@ -55,11 +55,11 @@ def run(
 
     ``protocol`` is calibrated for at most as many users as there are, or a function from the number of users to a
     protocol. ``route`` is ``counts`` (Spark counts the values exactly, and the driver draws the tally; the default for
-    categories, bins and dates), or ``partial`` (each partition randomizes its rows; the default for sums and means, and
-    needs shuffledp on the workers): the distribution is the same. ``options`` are ``missing``, ``drop_missing``,
-    ``user``, ``pick``, ``order_by`` and ``drop_missing_users`` as for ``sdp.count``, with columns by name. ``equals``,
-    ``other`` and ``clip`` are those of ``sdp.count`` and ``sdp.histogram``; ``domain`` says how values become indices
-    where the protocol only knows names, such as bins.
+    categories, bins and dates), or ``partial`` (each partition randomizes its rows; the default for sums, means and
+    strings, and needs shuffledp on the workers): the distribution is the same. ``options`` are ``missing``,
+    ``drop_missing``, ``user``, ``pick``, ``order_by`` and ``drop_missing_users`` as for ``sdp.count``, with
+    columns by name. ``equals``, ``other`` and ``clip`` are those of ``sdp.count`` and ``sdp.histogram``; ``domain``
+    says how values become indices where the protocol only knows names, such as bins.
 
     The action is run here, and the result is a plain object: evaluating it again draws no new noise. Calling this
     function again is another release.
@@ -174,12 +174,17 @@ def _round(
     route: str,
     source: RandomSource,
 ) -> Estimate:
+    if isinstance(domain, (Interval, Strings)) and route == "counts":
+        what = "A sum or mean is" if isinstance(domain, Interval) else "Frequent strings are"
+        raise ParameterError(f"{what} not a function of counts: use the route partial.", route=route)
     if isinstance(domain, Interval):
-        if route == "counts":
-            raise ParameterError("A sum or mean is not a function of counts: use the route partial.", route=route)
 
         def encoder() -> Any:
             return values.number_encoder(domain, clip=clip), 0
+    elif isinstance(domain, Strings):
+
+        def encoder() -> Any:
+            return values.string_encoder(domain), 0
     elif isinstance(domain, Bit):
 
         def encoder() -> Any:
@@ -190,7 +195,7 @@ def _round(
             return values.histogram_encoder(domain, other=other, clip=clip)
     else:
         raise ParameterError(f"{protocol.name} cannot be run on Spark.")
-    if route != "partial" and not isinstance(domain, Interval):
+    if route != "partial" and not isinstance(domain, (Interval, Strings)):
         counts = values.counts(encoder)
         return run_counted(protocol, counts, estimator=estimator, route="counts", source=source)
     rows = values.one_pass(encoder)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.engines.encoding import Encoder, NumberEncoder
+from shuffledp.engines.encoding import Encoder, NumberEncoder, StringEncoder
 from shuffledp.engines.spark.columns import column, is_float, is_integer, kind_of
 from shuffledp.engines.spark.session import Frame, explained_failures
 from shuffledp.engines.spark.workers import CODE, PARTIAL_SCHEMA, CountRows, EncodeRows, unpack_counts
@@ -24,6 +24,7 @@ with extra("spark", "The Spark engine"):
 MAX_DISTINCT = 1 << 20
 """Maximum number of distinct values that are brought to the driver."""
 VALUE, ROWS = "value", "rows"
+_CODE_TYPES = {"bigint": st.LongType(), "double": st.DoubleType(), "string": st.StringType()}
 
 
 class Encoding:
@@ -43,6 +44,11 @@ class Encoding:
     def users(self) -> int:
         """The number of rows that have a code."""
         return self.encoder.encoded
+
+    @property
+    def code_type(self) -> str:
+        """Spark's type of codes: indices of strings may exceed 64 bits, so they are spelled."""
+        return "string" if isinstance(self.encoder, StringEncoder) else "bigint" if self.size else "double"
 
     def _read(self) -> NDArray[np.int64]:
         """The number of rows per index."""
@@ -82,9 +88,9 @@ class Encoding:
         value = column(self.frame, self.name).alias(VALUE)
         rows = self.frame.select(value, *(expression.alias(name) for name, expression in others.items()))
         if self._distinct is None:
-            kind = st.LongType() if self.size else st.DoubleType()
-            schema = st.StructType([st.StructField(CODE, kind), *rows.schema.fields[1:]])
-            return rows.mapInArrow(EncodeRows(self.encoder, not self.size), schema)
+            kind = self.code_type
+            schema = st.StructType([st.StructField(CODE, _CODE_TYPES[kind]), *rows.schema.fields[1:]])
+            return rows.mapInArrow(EncodeRows(self.encoder, kind), schema)
         values, codes, encoded = self._distinct
         if encoded is not None:
             values = values.filter(pa.array(encoded))
@@ -119,6 +125,6 @@ _EMPTY: dict[str, Any] = {"encoded": 0, "missing": 0, "outside": 0, "examples": 
 
 def _has_many_values(kind: Any, encoder: Encoder) -> bool:
     """Whether nearly every row may have a value of its own, so that counting distinct values is no cheaper."""
-    if isinstance(kind, (st.TimestampType, st.TimestampNTZType)):
+    if isinstance(kind, (st.TimestampType, st.TimestampNTZType)) or isinstance(encoder, StringEncoder):
         return True
     return isinstance(encoder, NumberEncoder) and (is_float(kind) or not is_integer(kind))

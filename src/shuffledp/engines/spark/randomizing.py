@@ -6,14 +6,14 @@ import copy
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp import __version__
-from shuffledp.domain import Bit, DiscreteDomain, Domain, Interval
-from shuffledp.engines.local import Column
+from shuffledp.domain import Bit, DiscreteDomain, Domain, Interval, Strings
 from shuffledp.engines.spark.record_files import (
     COLUMNS,
     RANDOMIZED,
@@ -27,7 +27,10 @@ from shuffledp.engines.spark.record_files import (
     write_committed,
 )
 from shuffledp.engines.spark.session import check_worker_version
-from shuffledp.engines.table import MemoryTable, check_column
+from shuffledp.engines.spark.table import Chosen, SparkColumn, SparkTable
+from shuffledp.engines.spark.workers import CODE, decoded
+from shuffledp.engines.table import check_column
+from shuffledp.engines.users import UserIds
 from shuffledp.errors import DataError, EngineError, ParameterError
 from shuffledp.extras import extra
 from shuffledp.protocols.flow import user_ranges
@@ -62,13 +65,19 @@ def randomize(
     clip: bool = False,
     drop_missing: bool = False,
     missing: Sequence[str] = (),
+    user: str | None = None,
+    pick: str = "row",
+    order_by: str | None = None,
+    drop_missing_users: bool = False,
 ) -> RecordFiles:
     """Randomize ``column`` of a Spark DataFrame, one row per user, and write the messages to the directory ``out``.
 
     The noise is drawn by this call, on the workers, and only the messages of successful tasks are committed. A second
     call draws new noise: two reports of the same users, which is two releases. ``protocol`` is calibrated for the users
     of all organisations together. ``domain`` has the bins or dates behind the categories of the protocol; ``equals``,
-    ``other``, ``clip``, ``drop_missing`` and ``missing`` are those of the one-line functions.
+    ``other``, ``clip``, ``drop_missing`` and ``missing`` are those of the one-line functions. If users have several
+    rows, ``user`` names the column of their ids, and ``pick``, ``order_by`` and ``drop_missing_users`` say which row
+    counts. A user must have all rows in one organisation: whoever reports in two of them counts as two users.
     """
     spark = frame.sparkSession
     target = path_list(out)[0]
@@ -78,16 +87,27 @@ def randomize(
             "not leave the organisation. Choose a protocol of the shuffled or local model."
         )
     check_column(column, frame.columns, "The DataFrame")
-    encoder = _encoder(protocol, column, domain, equals, other, clip, drop_missing, tuple(missing))
-    values = frame.select(sf.col(f"`{column.replace('`', '``')}`").alias("value"))
+    reader = SparkColumn(SparkTable(frame), column, drop_missing=drop_missing, missing=tuple(missing))
+    if user is not None:
+        reader = replace(reader, users=UserIds(user, pick, order_by, drop_missing_users))
+    elif pick != "row" or order_by is not None or drop_missing_users:
+        raise ParameterError(
+            "`pick=HOW`, `order_by=COLUMN` and `drop_missing_users=True` say which row of a user counts: give the "
+            "users' ids too, `user=COLUMN`."
+        )
+    encoder, size = _encoder(reader, protocol, domain, equals, other, clip)
+    with refusals():
+        check_new_directory(spark, target)
+    chosen = None if user is None else Chosen(reader, reader.encoding(lambda: (encoder, size)))
+    expected = None if chosen is None else chosen.count()
+    values = reader.values_frame if chosen is None else chosen.with_parts().select(CODE)
     run, contents = secrets.token_hex(16), contents_of(protocol)
     rows, messages = Observation(), Observation()
     packed = values.observe(rows, sf.count(sf.lit(1)).alias("rows")).mapInArrow(
-        _randomizer(protocol, encoder, run, contents), SCHEMA
+        _randomizer(protocol, encoder if chosen is None else None, run, contents), SCHEMA
     )
     packed = packed.observe(messages, sf.sum("users").alias("users"), sf.sum("records").alias("records"))
     with refusals():
-        check_new_directory(spark, target)
         try:
             write_committed(packed, target)
         except Exception as error:
@@ -99,6 +119,8 @@ def randomize(
             raise DataError("The column holds no rows, so there are no users.")
         found = find_records(spark, [target], own=True)
     complete = observed[1] <= observed[0] if drop_missing else observed[1] == observed[0]
+    if expected is not None:
+        complete = observed[0] == observed[1] == expected
     if not complete or (found.users, found.records, found.runs) != (*observed[1:], 1):
         raise EngineError(
             f"{target} must not be used: it has reports of {found.users:,} users from {found.runs:,} runs, and this "
@@ -108,22 +130,16 @@ def randomize(
 
 
 def _encoder(
-    protocol: Protocol,
-    column: str,
-    domain: Domain | None,
-    equals: str | None,
-    other: str | None,
-    clip: bool,
-    drop_missing: bool,
-    missing: tuple[str, ...],
-) -> Encoder:
-    """The encoder of the column into the indices or positions of the protocol."""
-    reader = Column(MemoryTable({}), column, drop_missing=drop_missing, missing=missing)
+    reader: SparkColumn, protocol: Protocol, domain: Domain | None, equals: str | None, other: str | None, clip: bool
+) -> tuple[Encoder, int]:
+    """The encoder of the column into the indices or positions of the protocol, and the number of indices or 0."""
     chosen = protocol.domain if domain is None else domain
     if isinstance(chosen, Bit) or isinstance(protocol.domain, Bit):
-        return reader.bit_encoder(equals)
+        return reader.bit_encoder(equals), 2
     if isinstance(chosen, Interval):
-        return reader.number_encoder(chosen, clip=clip)
+        return reader.number_encoder(chosen, clip=clip), 0
+    if isinstance(chosen, Strings) and chosen == protocol.domain:
+        return reader.string_encoder(chosen), 0
     if not isinstance(chosen, DiscreteDomain) or not isinstance(protocol.domain, DiscreteDomain):
         raise ParameterError(
             f"The domain is {type(chosen).__name__}, and that of the protocol {type(protocol.domain).__name__}; plan "
@@ -134,29 +150,32 @@ def _encoder(
         raise ParameterError(
             f"The domain has {size:,} values and the protocol {len(protocol.domain):,}; plan for this domain."
         )
-    return encoder
+    return encoder, size
 
 
-def _randomizer(protocol: Protocol, encoder: Encoder, run: str, contents: str) -> Callable[[Batches], Batches]:
-    """The task: encode, randomize, pack and permute the rows of a partition, many users at a time."""
+def _randomizer(protocol: Protocol, encoder: Encoder | None, run: str, contents: str) -> Callable[[Batches], Batches]:
+    """The task: encode, randomize, pack and permute the rows of a partition, many users at a time.
+
+    Without an encoder, rows are codes.
+    """
     version = __version__
 
     def task(batches: Batches) -> Batches:
         check_worker_version(version)
         own = copy.deepcopy(encoder)
-        for values in _portions(batches, own):
+        for values in _portions(batches, own, protocol.domain):
             for start, end in user_ranges(protocol, len(values)):
                 yield _randomized(protocol, values[start:end], run, contents)
 
     return task
 
 
-def _portions(batches: Batches, encoder: Encoder) -> Iterator[NDArray[Any]]:
+def _portions(batches: Batches, encoder: Encoder | None, domain: Domain) -> Iterator[NDArray[Any]]:
     """The encoded values of a partition in large portions; DataError, without the value, if one has no code."""
     waiting: list[NDArray[Any]] = []
     for batch in batches:
-        waiting.append(encoder.encode(batch.column(0)).values)
-        if encoder.outside or (encoder.missing and not encoder.drops_missing):
+        waiting.append(decoded(batch.column(0), domain) if encoder is None else encoder.encode(batch.column(0)).values)
+        if encoder is not None and (encoder.outside or (encoder.missing and not encoder.drops_missing)):
             raise DataError(_UNUSABLE)
         if sum(map(len, waiting)) >= _USERS_AT_ONCE:
             yield np.concatenate(waiting)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.domain import BIT, Categories, EqualTo, Interval
+from shuffledp.domain import BIT, Categories, EqualTo, Interval, Strings
 from shuffledp.engines.encoding import BitEncoder, Encoder, distinct_values
 from shuffledp.engines.local import Column
 from shuffledp.engines.spark.columns import column, has_value, kind_of
@@ -122,6 +122,11 @@ class SparkColumn(Column):
         """The data frame."""
         return self.table.frame
 
+    @property
+    def values_frame(self) -> Frame:
+        """The values of all rows, as the only column."""
+        return self.frame.select(column(self.frame, self.name).alias(VALUE))
+
     @cached_property
     def salt(self) -> str:
         """The salt by which one row of each user is chosen: the same in all reads for one question."""
@@ -142,6 +147,10 @@ class SparkColumn(Column):
         """The positions of the users' numbers, which stay in Spark; counting and checking them takes one job."""
         return self.rows(lambda: (self.number_encoder(domain, clip=clip), 0))
 
+    def strings(self, domain: Strings) -> RemoteValues:  # type: ignore[override]
+        """The indices of the users' strings, which stay in Spark; counting and checking them takes one job."""
+        return self.rows(lambda: (self.string_encoder(domain), 0))
+
     def rows(self, make: Callable[[], tuple[Encoder, int]]) -> SparkRows:
         """The users' values in Spark, after all have been checked and counted; ``make`` gives encoder and size."""
         encoding = self.encoding(make)
@@ -155,8 +164,7 @@ class SparkColumn(Column):
         return None if self.users is not None else self._all_rows(-1, make)
 
     def _all_rows(self, users: int, make: Callable[[], tuple[Encoder, int]]) -> SparkRows:
-        values = self.frame.select(column(self.frame, self.name).alias(VALUE))
-        return SparkRows(users, lambda: values, lambda: make()[0])
+        return SparkRows(users, lambda: self.values_frame, lambda: make()[0])
 
     def counts(self, make: Callable[[], tuple[Encoder, int]]) -> NDArray[np.int64]:
         """The number of users per index; ``make`` gives the encoder and the number of indices."""

@@ -145,10 +145,9 @@ class Race:
         chosen = sf.col(CODE) if winner == [CODE] else sf.struct(*winner)
         is_number = is_integer(counted.schema[USER].dataType)
         # the key is a column of its own, since Spark would compute an argument of max_by several times per row
-        best = (
-            counted.withColumn("key", key)
-            .groupBy(USER)
-            .agg(sf.max_by(chosen, "key").alias("winner"), sf.sum(ROWS).alias(ROWS), sf.sum(EXCLUDED).alias(EXCLUDED))
+        best = counted.withColumn("key", key).groupBy(USER)
+        best = best.agg(
+            sf.max_by(chosen, "key").alias("winner"), sf.sum(ROWS).alias(ROWS), sf.sum(EXCLUDED).alias(EXCLUDED)
         )
         fields = [sf.col("winner").alias(CODE)] if winner == [CODE] else [sf.col("winner.*")]
         no_user = sf.when(sf.col(USER).isNull(), sf.lit(NO_USER))
@@ -157,9 +156,9 @@ class Race:
 
     def _key(self, frame: Frame, purpose: str, columns: Sequence[str], weight: Any) -> Any:
         """The key of the race; null if the weight is."""
-        digest = hashlib.sha256(f"{self.salt}{purpose}".encode()).digest()
-        salts = [sf.lit(int.from_bytes(digest[start : start + 8], "big", signed=True)) for start in (0, 8)]
-        hashed = sf.xxhash64(*salts, *(_hashable(frame, name) for name in (USER, *columns)))
+        # bytes, since Spark writes numbers into the code that it generates, and would compile it for every salt
+        salt = sf.lit(hashlib.sha256(f"{self.salt}{purpose}".encode()).digest()[:16])
+        hashed = sf.xxhash64(salt, *(_hashable(frame, name) for name in (USER, *columns)))
         uniform = (sf.shiftrightunsigned(hashed, 11).cast("double") + sf.lit(0.5)) / sf.lit(2.0**53)
         return sf.ln(uniform) / weight
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp import __version__
+from shuffledp.domain import Domain, Strings
 from shuffledp.engines.encoding import Encoder
 from shuffledp.engines.spark.session import check_worker_version
 from shuffledp.extras import extra
@@ -59,11 +60,11 @@ class EncodeRows(Work):
     """Replaces the first column by its index or position, and leaves out rows that have none."""
 
     encoder: Encoder
-    positions: bool
+    code_type: str
+    """``bigint``, ``double`` or ``string``."""
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Deterministic, so that a partition may be computed again."""
-        kind = pa.float64() if self.positions else pa.int64()
         for batch in self.portions(batches):
             encoded = self.encoder.encode(batch.column(0))
             others = batch.columns[1:]
@@ -71,7 +72,12 @@ class EncodeRows(Work):
                 rows = pa.array(encoded.rows)
                 others = [column.filter(rows) for column in others]
             names = [CODE, *batch.schema.names[1:]]
-            yield pa.RecordBatch.from_arrays([pa.array(encoded.values, type=kind), *others], names=names)
+            yield pa.RecordBatch.from_arrays([self._codes(encoded.values), *others], names=names)
+
+    def _codes(self, values: NDArray[Any]) -> Any:
+        if self.code_type == "string":
+            return pa.array([str(index) for index in values.tolist()], type=pa.string())
+        return pa.array(values, type=pa.int64() if self.code_type == "bigint" else pa.float64())
 
 
 @dataclass(frozen=True)
@@ -112,22 +118,29 @@ class RandomizeRows(Work):
             if self.encoder is not None:
                 self._add(tallies, 0, self.encoder.encode(batch.column(0)).values)
                 continue
-            codes = batch.column(CODE).to_numpy(zero_copy_only=False)
             parts = batch.column(PART).to_numpy(zero_copy_only=False)
             for part in np.unique(parts[parts >= 0]).tolist():
-                self._add(tallies, part, codes[parts == part])
+                if part in self.protocols:
+                    codes = batch.column(CODE).filter(pa.array(parts == part))
+                    self._add(tallies, part, decoded(codes, self.protocols[part].domain))
         state = _NO_STATE if self.encoder is None else json.dumps(self.encoder.state)
         rows = [(part, tally.users, state, tally.counts) for part, tally in tallies.items()]
         yield _partials(rows or [(-1, 0, state, np.zeros(0, dtype=np.int64))])
 
     def _add(self, tallies: dict[int, Tally], part: int, values: NDArray[Any]) -> None:
-        protocol = self.protocols.get(part)
-        if protocol is None:
-            return
+        protocol = self.protocols[part]
         for start, end in user_ranges(protocol, len(values)):
             if start < end:
                 tally = protocol.tally(protocol.randomize_all(values[start:end]))
                 tallies[part] = tallies[part] + tally if part in tallies else tally
+
+
+def decoded(codes: Any, domain: Domain) -> NDArray[Any]:
+    """Codes as ``EncodeRows`` writes them, as the indices or positions of a domain."""
+    if isinstance(domain, Strings):
+        return domain.index_array([int(code) for code in codes.to_pylist()])
+    values: NDArray[Any] = codes.to_numpy(zero_copy_only=False)
+    return values
 
 
 def _joined(batches: list[Any]) -> Any:
