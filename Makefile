@@ -17,7 +17,7 @@ export PIP_CONSTRAINT := constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo studies test test-slow test-spark test-sanitized bench lint format docs web clean
+.PHONY: help demo studies test test-slow test-spark test-spark-slow test-sanitized bench lint format docs web clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,7 +73,10 @@ test-slow: $(VENV)/.dev $(VENV)/.data-sets ## the slow tests: long statistics, m
 	@$(BIN)/python -m pytest -n 2 -m slow tests/browser
 
 test-spark: $(SPARK)/.spark ## the tests of the Spark engine, with a real Spark; uses Java 17 or newer, or one that it installs
-	@$(SPARK)/bin/python -m pytest -m spark tests/engines/spark
+	@$(SPARK)/bin/python -m pytest -m "spark and not slow" tests/engines/spark
+
+test-spark-slow: $(SPARK)/.spark ## the slow tests of the Spark engine: clusters whose executors are killed or slow, another Java
+	@$(SPARK)/bin/python -m pytest -m "spark and slow" tests/engines/spark
 
 bench: $(VENV)/.bench ## ratios measured side by side
 	@$(BIN)/python -m benchmarks

@@ -1,4 +1,7 @@
-"""Benchmark of silos on Spark: packed messages, mixed in parts, against one row per message; and a large round."""
+"""Benchmark of silos on Spark: packed messages, mixed in parts, against one row per message; and a large round.
+
+Epsilon is chosen for about two messages per user, as in rounds whose noise costs as much as their values.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from benchmarks.measuring import SideBySide, side_by_side
 
 _DOMAIN = 1000
 _BOUND = 0.5
+_EPSILON, _EPSILON_USERS = 0.0725, 5_000_000  # noise of one message per user; for other numbers of users by scaling
 
 
 def measure(quick: bool) -> Iterator[Finding]:
@@ -49,7 +53,9 @@ def measure(quick: bool) -> Iterator[Finding]:
 
 
 def _ratio(timed: SideBySide, rows: int) -> Finding:
-    detail = f"{seconds(timed.seconds('mixed'))} against {seconds(timed.seconds('rows'))}, {rows:,} users"
+    detail = (
+        f"{seconds(timed.seconds('mixed'))} against {seconds(timed.seconds('rows'))}, {rows:,} users, two messages each"
+    )
     return at_most(
         "time to randomize, mix and count against one row per message",
         timed.ratio("mixed", "rows"),
@@ -87,7 +93,7 @@ class _Flow:
 
         self.spark, self.directory, self.runs = spark, directory, 0
         self.protocol = sdp.find("histogram", "uniform-blanket").calibrate(
-            users=rows, epsilon=1.0, delta=1e-6, domain_size=_DOMAIN
+            users=rows, epsilon=_EPSILON * (_EPSILON_USERS / rows) ** 0.5, delta=1e-6, domain_size=_DOMAIN
         )
         data = str(directory / "data")
         spark.range(0, rows, 1, 8).selectExpr(f"cast(id * 7919 % {_DOMAIN} as int) as value").write.parquet(data)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from shuffledp.domain import DEFAULT_BINS
+from shuffledp.engines.paths import data_files
 from shuffledp.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -99,6 +100,15 @@ def missing_markers(listed: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(markers))
 
 
+def paths_read_here(data: list[str], engine: Engine, master: str | None) -> list[Path | None]:
+    """The files of the data that this process reads, None for standard input; Spark understands paths itself."""
+    if engine is Engine.spark:
+        return []
+    if master is not None:
+        raise ParameterError("--master says where Spark runs: give --engine spark too.")
+    return [file.path for file in data_files(data)]
+
+
 def find_task_id(digits: str, ids: Iterable[str], where: str = "") -> str:
     """The only task id, in hexadecimal digits, that begins with the given digits."""
     matching = [task_id for task_id in ids if digits and task_id.startswith(digits.lower())]
@@ -157,6 +167,13 @@ class Calibration(StrEnum):
 
     tight = "tight"
     paper = "paper"
+
+
+class Engine(StrEnum):
+    """Where a round is run."""
+
+    local = "local"
+    spark = "spark"
 
 
 class Pick(StrEnum):
@@ -302,6 +319,13 @@ ConfigOption = Annotated[
     typer.Option("--config", metavar="FILE", help="Settings: a TOML file with a table [shuffler] or [analyzer]."),
 ]
 
+EngineOption = Annotated[Engine, typer.Option("--engine", help="Where to run: in this process, or on Spark.")]
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master", metavar="URL", help="With --engine spark: where Spark runs, such as local[4], yarn or sc://host."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure: .png, .svg or .html.")]
 SeedOption = Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -30,6 +30,8 @@ from shuffledp.cli.options import (
     DomainOption,
     DropMissingOption,
     DropMissingUsersOption,
+    Engine,
+    EngineOption,
     EpsilonOption,
     EqualsOption,
     FileOptions,
@@ -37,6 +39,7 @@ from shuffledp.cli.options import (
     HonestFractionOption,
     JsonOption,
     LowerOption,
+    MasterOption,
     MaxLengthOption,
     MissingOption,
     NfcOption,
@@ -55,6 +58,7 @@ from shuffledp.cli.options import (
     as_flags,
     missing_markers,
     number,
+    paths_read_here,
     takes_groups,
 )
 from shuffledp.cli.screen import (
@@ -65,13 +69,13 @@ from shuffledp.cli.screen import (
     print_json,
     print_table,
     progress_bar,
+    progress_of_reading,
     say,
     waiting,
 )
 from shuffledp.display import percent, spreadsheet_safe, visible
 from shuffledp.domain import DEFAULT_BINS, Categories, Strings
 from shuffledp.durable_files import read_limited
-from shuffledp.engines.paths import data_files, files_shown
 from shuffledp.errors import OutputError, ParameterError
 from shuffledp.estimate.grouped import GroupedEstimate
 from shuffledp.estimate.quantiles import DEFAULT_QUANTILES
@@ -96,13 +100,6 @@ _COLUMNS_OF_NUMBERS = 4  # of groups: name, size, number and interval
 _MAX_LIST_BYTES = 1 << 26
 _FORMATS = (".json", ".csv", ".parquet")
 _TABLES = "Writing a CSV or Parquet file"
-
-
-class Engine(StrEnum):
-    """Where the round is run."""
-
-    local = "local"
-    spark = "spark"
 
 
 class Route(StrEnum):
@@ -149,17 +146,8 @@ class RunOptions(FileOptions):
         Path | None, typer.Option("--out", metavar="FILE", help="Write the result: .json, .csv or .parquet.")
     ] = None
     plot: PlotOption = None
-    engine: Annotated[Engine, typer.Option("--engine", help="Where to run: in this process, or on Spark.")] = (
-        Engine.local
-    )
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master",
-            metavar="URL",
-            help="With --engine spark: where Spark runs, such as local[4], yarn or sc://host.",
-        ),
-    ] = None
+    engine: EngineOption = Engine.local
+    master: MasterOption = None
     route: Annotated[
         Route, typer.Option("--route", help="Create every message, or draw their counts from the same distribution.")
     ] = Route.auto
@@ -336,9 +324,7 @@ def _check_options(statistic: str, options: RunOptions, domain_file: Path | None
     if options.plot is not None:
         check_figure_path(options.plot)
     options.dialect()
-    data = [] if options.engine is Engine.spark else [file.path for file in data_files(options.data)]
-    if options.engine is not Engine.spark and options.master is not None:
-        raise ParameterError("--master says where Spark runs: give --engine spark too.")
+    data = paths_read_here(options.data, options.engine, options.master)
     files = [path for path in (*data, domain_file, options.out, options.plot) if path is not None]
     for index, path in enumerate(files):
         if path.resolve() in (other.resolve() for other in files[:index]):
@@ -381,7 +367,7 @@ def _column(options: RunOptions) -> Iterator[Any]:
     """The column of the file, perhaps with groups, with a progress bar while it is read."""
     from shuffledp.engines.engine import find_engine  # takes a while to load
 
-    with _progress(options) as progress:
+    with progress_of_reading(options.data, options.engine) as progress:
         engine = find_engine(options.engine, master=options.master, progress=sys.stderr.isatty())
         column = replace(
             engine.table(options.data, options.dialect())[options.column],
@@ -403,13 +389,6 @@ def _column(options: RunOptions) -> Iterator[Any]:
             listed = _private_groups(options)
             categories = None if listed is None else Categories.of(listed)
             yield grouped_column_of(column, options.group_by, categories, **rules)
-
-
-def _progress(options: RunOptions) -> AbstractContextManager[Callable[[float], None]]:
-    """A progress bar for files; Spark shows its stages itself."""
-    if options.engine is Engine.spark:
-        return nullcontext(lambda _: None)
-    return progress_bar(f"Reading {files_shown(data_files(options.data))}")
 
 
 def _private_groups(options: RunOptions) -> list[str] | None:

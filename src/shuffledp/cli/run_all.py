@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -14,16 +15,19 @@ from shuffledp.checks import check_confidence
 from shuffledp.cli.options import (
     ConfidenceOption,
     DataArgument,
+    Engine,
+    EngineOption,
     FileOptions,
     JsonOption,
+    MasterOption,
     SeedOption,
     as_keys,
+    paths_read_here,
     takes_groups,
 )
-from shuffledp.cli.screen import note, note_warnings, print_json, print_table, progress_bar, say, waiting
+from shuffledp.cli.screen import note, note_warnings, print_json, print_table, progress_of_reading, say, waiting
 from shuffledp.display import percent
 from shuffledp.durable_files import read_limited
-from shuffledp.engines.paths import data_files, files_shown
 from shuffledp.errors import BudgetError, DataError, DomainError, OutputError, ParameterError
 from shuffledp.estimate import QuantileEstimate
 from shuffledp.extras import check_extra
@@ -32,8 +36,7 @@ from shuffledp.randomness import SYSTEM, InsecureSeededRandomness
 from shuffledp.sessions.questions_file import MAX_QUESTIONS_BYTES, QuestionsFile, read_questions
 
 if TYPE_CHECKING:
-    from shuffledp.engines.dialect import Dialect
-    from shuffledp.engines.table import Table
+    from shuffledp.engines.table import Progress, Table
     from shuffledp.estimate import Estimate
     from shuffledp.sessions.budget import Budget, Release
     from shuffledp.sessions.session import Session, SessionOptions
@@ -65,6 +68,8 @@ def run_all(
     plan_only: Annotated[
         bool, typer.Option("--plan-only", help="Show what would be spent and the predicted errors; release nothing.")
     ] = False,
+    engine: EngineOption = Engine.local,
+    master: MasterOption = None,
     insecure_seed: SeedOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,12 +97,16 @@ def run_all(
 
     Example: shuffledp run-all questions.toml survey.csv --out results.json --page results.html
     """
+    from shuffledp.engines.engine import find_engine  # takes a while to load
+
     dialect = form.dialect()
-    _check_paths(plan, data, out, page, session_file)
+    _check_paths(plan, paths_read_here(data, engine, master), out, page, session_file)
     check_confidence(confidence)
     questions = read_questions(read_limited(plan, MAX_QUESTIONS_BYTES, "file of questions"), str(plan))
     source = SYSTEM if insecure_seed is None else InsecureSeededRandomness(insecure_seed)
-    session, table = _open(questions, data, dialect, session_file)
+    with progress_of_reading(data, engine) as progress:
+        table = find_engine(engine, master=master, progress=sys.stderr.isatty()).table(data, dialect)
+        session, table = _open(questions, table, session_file, progress)
     common: dict[str, Any] = {"missing": questions.missing, "source": source}
     if questions.rows_of_users is not None:
         common |= questions.rows_of_users.options()
@@ -113,7 +122,7 @@ def run_all(
         return
     if session_file is not None and not session_file.exists():
         session.save(session_file)
-    with waiting("Randomizing, shuffling and counting"):
+    with nullcontext() if engine is Engine.spark else waiting("Randomizing, shuffling and counting"):
         estimates = session.release_all(asked, planned)
     answers = list(zip(session.releases[-len(asked) :], estimates, strict=True))
     _deliver(questions, session, answers, confidence, out=out, page=page, as_json=as_json)
@@ -128,7 +137,9 @@ def _naming(question: str) -> Iterator[None]:
         raise type(error)(f"{question}: {as_keys(str(error))}", **error.values) from None
 
 
-def _check_paths(plan: Path, data: list[str], out: Path | None, page: Path | None, session_file: Path | None) -> None:
+def _check_paths(
+    plan: Path, data: list[Path | None], out: Path | None, page: Path | None, session_file: Path | None
+) -> None:
     """Refuse what cannot be written before anything is read."""
     for path, suffix in ((out, ".json"), (page, ".html")):
         if path is not None and check_writable(path).suffix.lower() != suffix:
@@ -137,40 +148,35 @@ def _check_paths(plan: Path, data: list[str], out: Path | None, page: Path | Non
         check_extra("plot", "A page", "jinja2")
     if session_file is not None:
         check_writable(session_file)
-    paths = [file.path for file in data_files(data)]
-    files = [path for path in (plan, *paths, out, page, session_file) if path is not None]
+    files = [path for path in (plan, *data, out, page, session_file) if path is not None]
     for index, path in enumerate(files):
         if path.resolve() in (other.resolve() for other in files[:index]):
             raise ParameterError(f"{path} is named twice: the questions, the data and each output are different files.")
 
 
 def _open(
-    questions: QuestionsFile, data: list[str], dialect: Dialect, session_file: Path | None
+    questions: QuestionsFile, table: Table, session_file: Path | None, progress: Progress
 ) -> tuple[Session, Table]:
     """The session and the table that its questions are about."""
-    from shuffledp.engines.files import FileTable  # takes a while to load
-    from shuffledp.sessions.complete import CompleteTable, complete
+    from shuffledp.sessions.complete import complete  # takes a while to load
     from shuffledp.sessions.session import Session
 
-    table: Table = FileTable(data, dialect)
     rows_of_users, missing = questions.rows_of_users, questions.missing
     user = None if rows_of_users is None else rows_of_users.user
-    with progress_bar(f"Reading {files_shown(data_files(data))}") as progress:
-        if questions.complete:
-            columns = questions.columns if rows_of_users is None else rows_of_users.with_order(questions.columns)
-            table = complete(table, columns, missing=missing, user=user, progress=progress)
-        if rows_of_users is not None:
-            users = rows_of_users.count_users(table, missing)
-        elif isinstance(table, CompleteTable):
-            users = len(table)
-        else:
-            users = sum(len(arrays[0]) for arrays in table.read(questions.columns, progress))
+    answered = None
+    if questions.complete:
+        columns = questions.columns if rows_of_users is None else rows_of_users.with_order(questions.columns)
+        answered = table = complete(table, columns, missing=missing, user=user, progress=progress)
+    if rows_of_users is not None:
+        users = rows_of_users.count_users(table, missing)
+    else:
+        users = table.count_rows(questions.columns, progress) if answered is None else answered.rows
     if session_file is not None and session_file.exists():
         session = _continued(questions, session_file)
     else:
         session = Session(users=users, epsilon=questions.epsilon, delta=questions.delta, **questions.settings)
-    if isinstance(table, CompleteTable):
-        session.ask_about(table)
+    if answered is not None:
+        session.ask_about(answered)
     return session, table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -197,6 +197,15 @@ def print_list(rows: Sequence[tuple[str, str]]) -> None:
 def _console(*, stderr: bool = False) -> Console:
     """A console that prints strings unchanged: no markup, no highlighting, no emoji."""
     return Console(stderr=stderr, highlight=False, emoji=False)
+
+
+def progress_of_reading(data: Sequence[str], engine: str) -> AbstractContextManager[Progress]:
+    """A progress bar while this process reads files; Spark shows its stages itself."""
+    from shuffledp.engines.paths import data_files, files_shown
+
+    if engine == "spark":
+        return nullcontext(lambda _: None)
+    return progress_bar(f"Reading {files_shown(data_files(data))}")
 
 
 @contextmanager

@@ -46,6 +46,10 @@ class Table(ABC):
         Their values are as the source has them: of any type, with outer spaces, null or NaN where one is missing.
         """
 
+    def count_rows(self, columns: Sequence[str], progress: Progress = lambda _: None) -> int:
+        """The number of rows; ``columns`` are those that must exist."""
+        return sum(len(arrays[0]) for arrays in self.read(columns, progress))
+
     def count_users(self, users: UserIds, missing: Categories | None = None) -> int:
         """The number of distinct users; missing ids are an error unless they are left out."""
         from shuffledp.engines.users import count_users

@@ -21,6 +21,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(1800))  # Spark starts slowly on a busy machine
 
 
 def java_major() -> int:

@@ -63,6 +63,23 @@ class TestCommandLine:
         assert status == 0, err
         assert "n" in out
 
+    @pytest.mark.parametrize("session", ["", "complete = true\n", 'user = "person"\n'])
+    def test_several_questions_under_one_budget(self, shuffledp, survey, tmp_path, session):
+        plan = tmp_path / "questions.toml"
+        questions = (
+            '[[question]]\nkind = "histogram"\ncolumn = "mode"\ncategories = ["bus", "bike", "car"]\n'
+            '[[question]]\nkind = "mean"\ncolumn = "minutes"\nlower = 0\nupper = 30\n'
+        )
+        plan.write_text(f"[session]\nepsilon = 1.0\ndelta = 1e-6\n{session}\n{questions}")
+        status, out, err = shuffledp("run-all", str(plan), survey, "--engine", "spark", "--json")
+        assert status == 0, err
+        result = json.loads(out)
+        assert result["users"] == (2_000 if "user" in session else 4_000)
+        assert [each["kind"] for each in result["results"]] == ["histogram", "mean"]
+        status, out, err = shuffledp("run-all", str(plan), survey, "--master", "yarn")
+        assert (status, out) == (2, "")
+        assert "--engine spark" in err
+
     def test_errors_are_one_line(self, shuffledp, survey, tmp_path):
         pq.write_table(pa.table({"mode": ["bus", None], "person": pa.array([1, None])}), tmp_path / "bad.parquet")
         bad = str(tmp_path / "bad.parquet")
@@ -99,7 +116,7 @@ def in_new_process(code, tmp_path, **variables):
         capture_output=True,
         text=True,
         check=False,
-        timeout=400,
+        timeout=1700,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -123,6 +140,7 @@ found = {
 EXPECTED = {"counts": [2_000, 2_000], "users": 1_000, "mean": 4_000, "messages": 4_000, "groups": 2_000}
 
 
+@pytest.mark.slow
 def test_spark_connect(spark, tmp_path):
     code = """
 from pyspark.sql import SparkSession

@@ -79,10 +79,9 @@ def test_a_result_that_is_evaluated_twice_gives_the_same_numbers(spark, silos, m
     assert sdp.spark.tally(mixed, protocol) == sdp.spark.tally(mixed, protocol)
     from shuffledp.engines.spark import randomizing
 
-    encoder = randomizing._encoder(protocol, "mode", None, None, None, False, False, ())
-    lazy = frame_of(spark, np.arange(50) % 4).mapInArrow(
-        randomizing._randomizer(protocol, encoder, "", ""), randomizing.SCHEMA
-    )
+    frame = frame_of(spark, np.arange(50) % 4)
+    encoder, _ = randomizing._encoder(sdp.spark.table(frame)["mode"], protocol, None, None, None, False)
+    lazy = frame.mapInArrow(randomizing._randomizer(protocol, encoder, "", ""), randomizing.SCHEMA)
     assert lazy.select("content").collect() != lazy.select("content").collect()
 
 
@@ -306,3 +305,20 @@ def test_plain_files_of_records_are_mixed(spark, tmp_path):
         sdp.spark.mix([tmp_path / "in" / "0.chunk"] * 2, out=tmp_path / "out2", record_size=50)
     with pytest.raises(DataError, match="no records"):
         sdp.spark.mix(tmp_path / "in" / ".3.chunk.part", out=tmp_path / "out2", record_size=50)
+
+
+def test_one_row_per_user_is_randomized(spark, protocol, tmp_path):
+    """500 users with three rows each; the planted fault is the same frame without its user ids."""
+    rows = spark.range(1_500).selectExpr(
+        "id % 500 as person", "element_at(array('bus', 'bike', 'car', 'walk'), cast(id % 4 + 1 as int)) as mode"
+    )
+    written = sdp.spark.randomize(rows, "mode", protocol, out=tmp_path / "silo", user="person")
+    assert written.users == 500
+    assert sum(pq.read_table(os.fspath(written)).column("users").to_pylist()) == 500
+    assert sdp.spark.randomize(rows, "mode", protocol, out=tmp_path / "fault").users == 1_500
+    with pytest.raises(ParameterError, match=r"give the users' ids too, `user=COLUMN`"):
+        sdp.spark.randomize(rows, "mode", protocol, out=tmp_path / "out", pick="value")
+    missing = rows.selectExpr("nullif(person, 0) as person", "mode")
+    with pytest.raises(DataError, match="3 user ids are missing in person"):
+        sdp.spark.randomize(missing, "mode", protocol, out=tmp_path / "out", user="person")
+    assert not (tmp_path / "out").exists()

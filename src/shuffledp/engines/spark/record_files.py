@@ -23,6 +23,7 @@ from shuffledp.native import ACTIVE
 from shuffledp.protocols.documents import to_document
 
 with extra("spark", "The Spark engine"):
+    import pyarrow.compute as pc
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import functions as sf
 
@@ -143,18 +144,12 @@ def find_records(spark: Session, paths: Sequence[str], *, own: bool = False) -> 
     """
     frame = spark.read.schema(SCHEMA).parquet(*paths)
     directory = sf.regexp_replace("_metadata.file_path", "/[^/]*$", "")
-    groups = (
-        frame.groupBy("contents", "record_size", "stage", "run", "round_records", directory.alias("directory"))
-        .agg(
-            sf.sum("records").alias("records"),
-            sf.sum("users").alias("sum_users"),
-            sf.min("users").alias("min_users"),
-            sf.max("users").alias("max_users"),
-            sf.max("minimum_users").alias("minimum_users"),
-            sf.min("records").alias("min_records"),
-        )
-        .collect()
-    )
+    # what describes the rows comes to the driver: a row has up to some megabytes of records, so there are not many
+    described = [name for name in COLUMNS if name not in ("content", "position")]
+    rows = frame.select(*described, directory.alias("directory")).toArrow()
+    keys = ["contents", "record_size", "stage", "run", "round_records", "directory"]
+    sums = [("records", "sum"), ("records", "min"), ("users", "sum"), ("users", "min"), ("users", "max")]
+    groups = rows.group_by(keys).aggregate([*sums, ("minimum_users", "max")]).to_pylist()
     shown = ", ".join(paths[:_SHOWN]) + (", ..." if len(paths) > _SHOWN else "")
     if not groups:
         raise DataError(f"There are no records in {shown}.")
@@ -168,16 +163,13 @@ def find_records(spark: Session, paths: Sequence[str], *, own: bool = False) -> 
                 "or it was not copied completely. Run the job again into a new directory, or copy all of it."
             )
     found = _consistent(frame, groups, shown)
-    if found.stage == RANDOMIZED and not own and _has_copies(frame):  # copies of mixed rows contradict their total
+    copied = len(pc.unique(rows["batch"])) < len(rows)
+    if found.stage == RANDOMIZED and not own and copied:  # copies of mixed rows contradict their total
         raise DataError(
             f"The same records occur twice in {shown}: a directory was given twice, or its files were copied. Every "
             "report must be counted once."
         )
     return found
-
-
-def _has_copies(frame: Frame) -> bool:
-    return bool(frame.groupBy("batch").count().where("count > 1").limit(1).collect())
 
 
 def _consistent(frame: Frame, groups: Sequence[Any], shown: str) -> Found:
@@ -195,18 +187,18 @@ def _consistent(frame: Frame, groups: Sequence[Any], shown: str) -> Found:
     silos: dict[str, int] = {}
     records: dict[str, int] = {}
     for group in groups:
-        if group["min_records"] < 0 or group["min_users"] < 0:
+        if group["records_min"] < 0 or group["users_min"] < 0:
             raise DataError(f"{shown} have rows with negative numbers of users or records; they are damaged.")
-        records[group["run"]] = records.get(group["run"], 0) + group["records"]
+        records[group["run"]] = records.get(group["run"], 0) + group["records_sum"]
         if stage == RANDOMIZED:
-            silos[group["run"]] = silos.get(group["run"], 0) + group["sum_users"]
+            silos[group["run"]] = silos.get(group["run"], 0) + group["users_sum"]
         elif (
-            group["min_users"] != group["max_users"]
-            or silos.get(group["run"], group["max_users"]) != group["max_users"]
+            group["users_min"] != group["users_max"]
+            or silos.get(group["run"], group["users_max"]) != group["users_max"]
         ):
             raise DataError(f"The rows of {shown} contradict each other about their number of users; they are damaged.")
         else:
-            silos[group["run"]] = group["max_users"]
+            silos[group["run"]] = group["users_max"]
     if stage == MIXED:
         for group in groups:
             if records[group["run"]] != group["round_records"]:
@@ -221,7 +213,7 @@ def _consistent(frame: Frame, groups: Sequence[Any], shown: str) -> Found:
         groups[0]["record_size"],
         sum(records.values()),
         sum(silos.values()),
-        max(group["minimum_users"] or 0 for group in groups),
+        max(group["minimum_users_max"] or 0 for group in groups),
         tuple(sorted(silos.values(), reverse=True)),
         len(silos),
     )

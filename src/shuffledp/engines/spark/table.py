@@ -70,6 +70,14 @@ class SparkTable(Table):
             yield tuple(batch.columns)
         progress(1.0)
 
+    def count_rows(self, columns: Sequence[str], progress: Progress = lambda _: None) -> int:
+        """The number of rows, counted by Spark; ``columns`` are those that must exist."""
+        frame = self.frame.select(*(column(self.frame, name) for name in columns))
+        with explained_failures():
+            rows = int(frame.count())
+        progress(1.0)
+        return rows
+
     def count_users(self, users: UserIds, missing: Categories | None = None) -> int:
         """The number of distinct users; missing ids are an error unless they are left out."""
         ids = user_of(self.frame, users, missing)

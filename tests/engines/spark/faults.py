@@ -1,4 +1,4 @@
-"""Scenarios with a Spark of their own: ``python silo_faults.py SCENARIO DIRECTORY SETTINGS`` prints what it found."""
+"""Scenarios with a Spark of their own: ``python faults.py SCENARIO DIRECTORY SETTINGS`` prints what it found."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def start_cluster(directory: Path) -> str:
 STARTED: list = []
 
 
-def speculation(directory: Path) -> dict:
+def speculation(directory: Path, *, route: str) -> dict:
     """One of four partitions waits in its first attempt until Spark has started a copy of it."""
     import dataclasses
 
@@ -98,22 +98,26 @@ def speculation(directory: Path) -> dict:
             name = f"{context.partitionId()}-{context.attemptNumber()}-{os.getpid()}"
             (log / name).write_text(str(len(values)))
             if context.partitionId() == 0 and context.attemptNumber() == 0:
-                deadline = time.monotonic() + 120
-                while not list(log.glob("0-1-*")) and time.monotonic() < deadline:
+                while not list(log.glob("0-1-*")):
                     time.sleep(0.2)
             return messages
 
     slow = Slow(**{field.name: getattr(protocol, field.name) for field in dataclasses.fields(protocol) if field.init})
     frame = spark.range(0, 400, 1, 4).selectExpr("cast(id % 3 as int) as value")
-    written = sdp.spark.randomize(frame, "value", slow, out=directory / "messages")
-    table = pq.read_table(directory / "messages")
+    if route == "partial":
+        users = committed = sdp.spark.run(frame, "value", slow, route="partial").users
+        runs = 1
+    else:
+        users = sdp.spark.randomize(frame, "value", slow, out=directory / "messages").users
+        table = pq.read_table(directory / "messages")
+        committed, runs = sum(table.column("users").to_pylist()), len(set(table.column("run").to_pylist()))
     sizes = [int(file.read_text()) for file in log.iterdir()]
     return {
         "attempts": len(sizes),
         "partitions": 4,
-        "users": written.users,
-        "committed_users": sum(table.column("users").to_pylist()),
-        "runs": len(set(table.column("run").to_pylist())),
+        "users": users,
+        "committed_users": committed,
+        "runs": runs,
         "expected": 400,
         "written_by_tasks": sum(sizes),
     }
@@ -160,7 +164,7 @@ def killed(directory: Path, *, fault: bool) -> dict:
         mixing.RepeatableRandomness = FreshLabels
     import threading
 
-    killer = threading.Thread(target=kill_other_executor, args=(marks,), daemon=True)
+    killer = threading.Thread(target=kill_executor, args=(marks,), daemon=True)
     killer.start()
     out = directory / "out"
     failed = False
@@ -184,6 +188,106 @@ def killed(directory: Path, *, fault: bool) -> dict:
     }
 
 
+def killed_partial(directory: Path) -> dict:
+    """Kill an executor whose task has randomized its users, and not returned their tally yet."""
+    import dataclasses
+    import threading
+
+    import shuffledp as sdp
+
+    spark = session("local-cluster[2,1,1024]", directory)
+    protocol = sdp.find("histogram", "uniform-blanket").calibrate(users=100, epsilon=2.0, delta=1e-3, domain_size=3)
+    marks, log = directory / "marks", directory / "attempts"
+    marks.mkdir()
+    log.mkdir()
+
+    @dataclasses.dataclass(frozen=True)
+    class Waiting(type(protocol)):
+        def randomize_all(self, values, **options):
+            from pyspark import TaskContext
+
+            messages = super().randomize_all(values, **options)
+            (log / f"{TaskContext.get().partitionId()}-{os.getpid()}").write_text(str(len(values)))
+            if TaskContext.get().partitionId() == 0 and not (marks / "killed").exists():
+                (marks / "ready").write_text(str(os.getppid()))
+                while True:  # ends when its executor is killed
+                    time.sleep(0.1)
+            return messages
+
+    fields = {field.name: getattr(protocol, field.name) for field in dataclasses.fields(protocol) if field.init}
+    threading.Thread(target=kill_executor, args=(marks,), kwargs={"waiting": True}, daemon=True).start()
+    frame = spark.range(0, 400, 1, 4).selectExpr("cast(id % 3 as int) as value")
+    users = sdp.spark.run(frame, "value", Waiting(**fields), route="partial").users
+    return {
+        "killed": int((marks / "killed").exists()),
+        "users": users,
+        "expected": 400,
+        "written_by_tasks": sum(int(file.read_text()) for file in log.iterdir()),
+    }
+
+
+def killed_users(directory: Path, *, fault: bool) -> dict:
+    """Kill an executor after rows were chosen, while the chosen ones are counted.
+
+    The rows are in another order whenever they are read. The choice is followed by one more shuffle, as in the engine.
+    """
+    import threading
+
+    import pyarrow as pa
+    from pyspark.sql import functions as sf
+
+    import shuffledp as sdp
+    from shuffledp.engines.spark import users
+    from shuffledp.engines.spark.session import explained_failures
+    from shuffledp.engines.spark.table import Chosen
+    from shuffledp.errors import ShuffledpError
+    from shuffledp.sessions.data import column_of
+
+    spark = session("local-cluster[2,1,1024]", directory, **{"spark.sql.adaptive.enabled": "false"})
+    marks = directory / "marks"
+    marks.mkdir()
+
+    def in_another_order(batches):
+        for batch in batches:
+            yield batch.take(pa.array(np.random.default_rng().permutation(len(batch))))
+
+    rows = spark.range(0, 30_000, 1, 8).selectExpr("id % 10000 as u", "cast(pmod(xxhash64(id), 16) as string) as v")
+    column = column_of(sdp.spark.table(rows.mapInArrow(in_another_order, "u bigint, v string"))["v"], user="u")
+    users._ROWS_AT_ONCE = 4_000  # several partitions
+    if fault:
+        users.Race._key = lambda self, *_: sf.rand() / sf.col("eligible")
+    chosen = Chosen(column, column.encoding(lambda: column.histogram_encoder(sdp.Numbered(16))))
+    expected = [int(count) for count in chosen.counts(16)]
+
+    def count(batches):
+        from pyspark import TaskContext
+
+        codes = [code for batch in batches for code in batch.column("code").to_pylist()]
+        if TaskContext.get().partitionId() == 0 and not (marks / "killed").exists():
+            (marks / "ready").write_text(str(os.getppid()))
+            while not (marks / "killed").exists():
+                time.sleep(0.1)
+        counts = np.bincount(np.array(codes, dtype=np.int64), minlength=16)
+        yield pa.RecordBatch.from_arrays([pa.array([counts.tolist()], pa.list_(pa.int64()))], names=["counts"])
+
+    threading.Thread(target=kill_executor, args=(marks,), daemon=True).start()
+    counted = (
+        chosen.picks.filter(chosen.counts_as_user).repartition(8, "code").mapInArrow(count, "counts array<bigint>")
+    )
+    failed, counts = False, np.zeros(16, dtype=np.int64)
+    try:
+        with explained_failures():
+            counts = sum(np.array(row["counts"]) for row in counted.collect())
+    except ShuffledpError as error:
+        failed = str(error)
+    return {
+        "killed": int((marks / "killed").exists()),
+        "failed": failed,
+        "counts": counts.tolist(),
+        "expected": expected,
+    }
+
+
 class FreshLabels:
     """The planted fault: labels that do not depend on key and batch."""
 
@@ -204,17 +308,17 @@ class FreshLabels:
         self._source.fill(out)
 
 
-def kill_other_executor(marks: Path) -> None:
-    """Once a permuting task waits: kill the executor that does not run it, whose shuffle files are lost with it."""
-    while not (marks / "ready").exists():
+def kill_executor(marks: Path, *, waiting: bool = False) -> None:
+    """Once a task waits: kill the executor that runs it, or another one, whose shuffle files are lost with it."""
+    while not (marks / "ready").exists() or not (marks / "ready").read_text():
         time.sleep(0.1)
-    waiting = int((marks / "ready").read_text())
+    worker = int((marks / "ready").read_text())
     executors = executor_processes()
-    mine = ancestor_among(waiting, executors)
-    victims = [process for process in executors if process != mine]
+    mine = ancestor_among(worker, executors)
+    victims = [process for process in executors if (process == mine) == waiting]
+    (marks / "killed").write_text(str(len(victims)))
     if victims:
         os.kill(victims[0], signal.SIGKILL)
-    (marks / "killed").touch()
 
 
 def executor_processes() -> list[int]:
@@ -254,8 +358,9 @@ def ancestor_among(process: int, candidates: list[int]) -> int:
 
 if __name__ == "__main__":
     scenario, where, settings = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+    scenarios = {each.__name__: each for each in (speculation, killed, killed_partial, killed_users)}
     try:
-        print(json.dumps({"speculation": speculation, "killed": killed}[scenario](where, **settings)), flush=True)
+        print(json.dumps(scenarios[scenario](where, **settings)), flush=True)
     finally:
         for process in STARTED:
             process.kill()

@@ -12,13 +12,13 @@ import pytest
 
 import shuffledp as sdp
 
-FAULTS = Path(__file__).parent / "silo_faults.py"
+FAULTS = Path(__file__).parent / "faults.py"
 
 
 def run(scenario: str, directory: Path, **settings) -> dict:
     """A scenario in a process and with a Spark of its own, and what it found."""
     command = [sys.executable, str(FAULTS), scenario, str(directory), json.dumps(settings)]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=540)
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1700)
     lines = [line for line in finished.stdout.splitlines() if line.startswith("{")]
     assert lines, finished.stderr[-3000:]
     return json.loads(lines[-1])
@@ -83,9 +83,11 @@ def test_attempts_that_fail_after_randomizing_leave_one_report_per_user(spark, p
     assert sum(int(file.read_text()) for file in side.iterdir()) > 600
 
 
-def test_speculative_copies_leave_one_report_per_user(tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("route", ["mixed", "partial"])
+def test_speculative_copies_leave_one_report_per_user(tmp_path, route):
     """A slow attempt gets a copy; both randomize. The planted fault: files that every attempt writes itself."""
-    found = run("speculation", tmp_path)
+    found = run("speculation", tmp_path, route=route)
     assert found["attempts"] > found["partitions"]
     assert found["users"] == found["committed_users"] == found["expected"]
     assert found["runs"] == 1
@@ -102,8 +104,33 @@ def test_an_executor_that_is_killed_while_records_are_mixed(tmp_path):
         assert (found["lost"], found["twice"]) == (0, 0)
 
 
+@pytest.mark.slow
 def test_the_lazy_variant_loses_and_doubles_records(tmp_path):
     """The planted fault of the test above: labels that are drawn afresh whenever a task runs."""
     found = run("killed", tmp_path, fault=True)
     assert found["killed"] == 1
     assert found["failed"] or found["lost"] + found["twice"] > 0
+
+
+@pytest.mark.slow
+def test_an_executor_that_is_killed_after_its_tasks_have_randomized(tmp_path):
+    """Route partial: the driver gets one tally per partition. The planted fault: what every attempt writes itself."""
+    found = run("killed_partial", tmp_path)
+    assert found["killed"] == 1
+    assert found["users"] == found["expected"]
+    assert found["written_by_tasks"] > found["expected"]
+
+
+def test_an_executor_that_is_killed_while_users_are_counted(tmp_path):
+    """Rows are chosen again, from rows in another order, after other tasks have counted: the same ones are chosen."""
+    found = run("killed_users", tmp_path, fault=False)
+    assert found["killed"] == 1
+    assert found["failed"] or found["counts"] == found["expected"]
+
+
+@pytest.mark.slow
+def test_choices_that_are_drawn_again_count_users_twice(tmp_path):
+    """The planted fault of the test above: a random number per row instead of a hash."""
+    found = run("killed_users", tmp_path, fault=True)
+    assert found["killed"] == 1
+    assert found["failed"] or found["counts"] != found["expected"]
