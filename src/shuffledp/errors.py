@@ -56,7 +56,7 @@ class MissingPackageError(ShuffledpError, ImportError):
 
 
 class PolicyError(ShuffledpError):
-    """A device refuses to report: the task is weaker than its policy allows, or it has reported already."""
+    """A device refuses to report: its policy or its budget does not allow the task, or it has reported already."""
 
 
 class RefusedError(ShuffledpError):

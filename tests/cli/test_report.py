@@ -12,13 +12,14 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 import shuffledp as sdp
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import ReportFormat
-from shuffledp.collection.wire.keys import SealingKey, SigningKey
+from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
 
 
 class Server:
@@ -263,7 +264,9 @@ def test_questions(protocol, rows, options, report, place, server):
         ((), 2, "Give --value and --state DIR"),
         (("--value", "bus"), 2, "Give --value and --state DIR"),
         ((*ONE, "--column", "mode"), 2, "belong to --csv"),
-        ((*MANY, "--value", "bus"), 2, "without --value and --state"),
+        ((*MANY, "--value", "bus"), 2, "without --value, --state and --budget"),
+        ((*ONE, "--budget", "none.toml"), 1, "Cannot read the budget file"),
+        ((*ONE, "--budget", "data.csv"), 2, "data.csv is not valid TOML"),
         (("--csv", "data.csv"), 2, "--column"),
         (("--value", "plane", "--state", "device"), 2, "'plane' is not one of the 3 categories"),
         ((*ONE, "--max-epsilon", 0.5), 1, "this device allows"),
@@ -438,3 +441,62 @@ def test_a_real_shuffler(place, shuffler, report):
     assert report(*MANY, "--json", url=shuffler).json["delivered"] == 90
     assert report(*ONE, url=shuffler).status == 0
     assert "already (delivered)" in report(*ONE, url=shuffler).error
+
+
+BUDGET = """
+[total]
+epsilon = 1.2
+delta = 1e-6
+window_days = 30
+
+[author."{author}"]
+series = 2
+"""
+
+
+def test_the_budget_of_a_device(report, shuffledp, place, server, tmp_path):
+    place.task()
+    author = VerifyingKey.load(tmp_path / "author.pub").id
+    (tmp_path / "budget.toml").write_text(BUDGET.format(author=author))
+    assert report(*ONE, "--budget", "budget.toml").status == 0
+    place.task(closes=7200)  # another one
+    refused = report(*ONE, "--budget", "budget.toml")
+    assert refused.status == 1
+    sentence = r"This device has used 1 of 1\.2 in 30 days; this needs 0\.\d+\. Possible again on 20\d\d-\d\d-\d\d\.$"
+    assert re.search(sentence, refused.error)
+    assert len(server.bodies) == 1
+    shown = shuffledp("budget", "show", "device", "--budget", "budget.toml")
+    assert "1 report in 30 days: epsilon = 1 of 1.2 is spent, at delta = 1e-06." in shown.out
+    assert re.search(rf"{author} \W+1 \W+1 \W+1 of 2", shown.out)
+    document = shuffledp("budget", "show", "device", "--budget", "budget.toml", "--json").json
+    assert document["epsilon"] == pytest.approx(1.0, rel=1e-3)
+    row = document["authors"][0]
+    assert (row["author"], row["reports"], row["series"], row["limit"], row["series_limit"]) == (author, 1, 1, None, 2)
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    table = re.search(r"^### JSON of `budget show`\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL)
+    keys = {*document, *(f"authors[].{key}" for key in document["authors"][0])} - {"authors"}
+    assert set(re.findall(r"^\| `([^`]+)` \|", table[1], re.MULTILINE)) == keys
+
+
+def test_without_settings_a_device_has_a_budget_too(report, shuffledp, place):
+    place.task()
+    assert report(*ONE).status == 0
+    assert "of 8 is spent, at delta = 1e-05." in shuffledp("budget", "show", "device").out
+
+
+def test_bad_input_of_budget_show(shuffledp, tmp_path):
+    missing = shuffledp("budget", "show", "none")
+    assert (missing.status, "none is not a directory" in missing.error) == (1, True)
+    (tmp_path / "device").mkdir()
+    assert "0 reports in 365 days: epsilon = 0 of 8" in shuffledp("budget", "show", "device").out
+    (tmp_path / "device" / "budget").write_text("nothing")
+    damaged = shuffledp("budget", "show", "device")
+    assert (damaged.status, "is damaged" in damaged.error) == (1, True)
+
+
+def test_simulated_devices_have_no_budget(report, place, tmp_path):
+    place.task()
+    place.csv("bus", "bike")
+    before = {each.name for each in tmp_path.iterdir()}
+    assert report(*MANY).status == 0
+    assert {each.name for each in tmp_path.iterdir()} == before

@@ -41,6 +41,7 @@ _COMMANDS = {
     "reproduce": "reproduce.reproduce",
     "report": "report.report",
     "release": "release.release",
+    "budget": "budget.budget_app",
     "demo": "demo.demo",
     "doctor": "doctor.doctor",
 }

@@ -415,6 +415,17 @@ class HttpOptions:
     ] = False
 
 
+BudgetOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--budget",
+        metavar="FILE",
+        help="Limits on all reports of this device together, in TOML; by default eight times the largest epsilon of a "
+        "task, in 365 days.",
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class PolicyOptions:
     """The limits of a device, or of a survey page, on the tasks that it answers."""

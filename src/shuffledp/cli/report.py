@@ -13,6 +13,7 @@ import typer
 
 from shuffledp.cli.options import (
     AuthorOption,
+    BudgetOption,
     DropMissingOption,
     EqualsOption,
     FileOptions,
@@ -33,7 +34,7 @@ from shuffledp.domain import Bit, EqualTo
 from shuffledp.errors import DataError, ParameterError, RefusedError, StoppedError
 
 if TYPE_CHECKING:
-    from shuffledp.collection.device import Connection, Patience, Policy
+    from shuffledp.collection.device import Connection, DeviceBudget, Patience, Policy
     from shuffledp.collection.task.task import Task
 
 _MAX_VALUE_BYTES = 1 << 16
@@ -45,6 +46,13 @@ class _Sending(NamedTuple):
     connect: Callable[[], Connection]
     patience: Patience
     tokens: list[str] | None
+
+
+class _Limits(NamedTuple):
+    """What this device allows: per task, and for all tasks together."""
+
+    policy: Policy
+    budget: DeviceBudget | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +103,7 @@ def report(
         Path | None,
         typer.Option("--state", metavar="DIR", help="Directory of this device's state, of mode 0700."),
     ] = None,
+    budget: BudgetOption = None,
     token_file: Annotated[
         Path | None,
         typer.Option("--token-file", metavar="FILE", help="Enrolment tokens, one per line; a device uses one."),
@@ -107,14 +116,15 @@ def report(
     """Verify a task, randomize a value once, seal it and send it; or do so for every row of a file.
 
     A report that could not be sent stays in --state; the same command, also without --value, sends it again unchanged.
-    Simulated devices (--csv) have no state: running the command again would report for them twice.
+    Simulated devices (--csv) have no state and no budget: running the command again would report for them twice.
 
     Example: shuffledp report --task task.json --author author.key.pub --server https://shuffler.example
     --value bus --state device
     """
-    from shuffledp.collection.device import Connection, Patience
+    from shuffledp.collection.device import Connection, DeviceBudget, Patience
 
     policy = limits.policy()
+    limit = None if budget is None else DeviceBudget.load(budget)
 
     def connect() -> Connection:
         return Connection(server, insecure_http=http.insecure_http, authorities=http.ca)
@@ -131,10 +141,12 @@ def report(
             raise ParameterError(
                 "Give --value and --state DIR, the directory of this device, or --csv FILE and --column C."
             )
-        _report_once(task, author, value, state, policy, sending, as_json)
+        _report_once(task, author, value, state, _Limits(policy, limit), sending, as_json)
         return
-    if value is not None or state is not None or file.column is None:
-        raise ParameterError("--csv goes with --column C, and without --value and --state: its devices are simulated.")
+    if value is not None or state is not None or budget is not None or file.column is None:
+        raise ParameterError(
+            "--csv goes with --column C, and without --value, --state and --budget: its devices are simulated."
+        )
     verified = read_authentic(task, author)
     policy.check(verified)
     values = _read_values(verified, file.csv, file.column, file, form)
@@ -212,14 +224,14 @@ def _simulate(task: Task, values: Sequence[Any], connections: int, sending: _Sen
 
 
 def _report_once(
-    task: Path, author: Path, value: str | None, state: Path, policy: Policy, sending: _Sending, as_json: bool
+    task: Path, author: Path, value: str | None, state: Path, limits: _Limits, sending: _Sending, as_json: bool
 ) -> None:
     """Report as this device unless it has reported already, and send the report."""
     from shuffledp.collection.device import Client, State
 
     key, content = read_verifying_key(author), read_task_bytes(task)
     with errors_in(task):
-        client = Client(content, author=key, state=state, policy=policy)
+        client = Client(content, author=key, state=state, policy=limits.policy, budget=limits.budget)
     if client.state is State.NONE and value is None:
         raise ParameterError("There is no report to send; give --value.")
     if client.state in (State.CLOSED, State.REFUSED) and value is None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -15,9 +16,11 @@ from shuffledp.collection.analyzer.ledger import Ledger, spent_in
 from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.task.canonical import canonical
 from shuffledp.errors import DataError
-from shuffledp.privacy import composition
+from shuffledp.privacy import composition, sampled_curves
+from shuffledp.privacy.capping import CappedCurve
 from shuffledp.privacy.composition import compose_all
 from shuffledp.privacy.guarantee import least_epsilon
+from shuffledp.privacy.sampled_curves import SampledCurve, SampledTotal
 
 AMPLE = PopulationBudget(100.0, 1e-4)
 BATCH, OTHER = bytes(32), bytes([1] * 32)
@@ -52,6 +55,26 @@ def test_what_is_spent_is_the_composition_of_all_distributions(shared_collection
     assert spent_in(tmp_path / "ledger.db", "people", AMPLE.delta) == (len(tasks), pytest.approx(previous, rel=1e-9))
     assert spent_in(tmp_path / "ledger.db", "others", AMPLE.delta) == (0, 0.0)
     assert spent_in(tmp_path / "none.db", "people", AMPLE.delta) == (0, 0.0)
+
+
+def test_twelve_capped_releases_cost_less_than_basic_composition(shared_collection, ledger, monkeypatch):
+    """At (1, 1e-8) each, 10.65 at 1e-6; with all caps added to the total, no epsilon would hold."""
+    (task,) = tasks_of(shared_collection, "histogram/correlated-noise", users=25_000, delta=1e-8)
+    curve = task.guarantee.curve
+    assert isinstance(curve, CappedCurve)
+    tasks = [replace(task, name=f"Week {week}") for week in range(12)]
+    spent = [ledger.reserve(each, PopulationBudget(12.0, 1e-6), BATCH) for each in tasks][-1]
+    assert spent.granted
+    assert spent.spent_epsilon == pytest.approx(10.65, abs=0.01)
+    monkeypatch.setattr(sampled_curves, "_MAX_EVALUATIONS", 1000)  # chords between neighbouring points only
+    once = SampledCurve.of(curve, epsilon=1.0, delta=1e-8)
+    assert spent.spent_epsilon <= SampledTotal.of([once] * 12).epsilon_at(1e-6) <= 12.0
+    # chords raise a privacy loss by less than one cell, so that losses of one cell less are below the truth
+    raised = SampledTotal.of([once] * 12)
+    lower = replace(raised, first=raised.first - 12, epsilon=math.inf)
+    assert lower.epsilon_at(1e-6) <= spent.spent_epsilon
+    outside = 12 * curve.users * curve.chance * (1 + math.exp(spent.spent_epsilon))
+    assert outside > 1e-6  # the planted fault
 
 
 def test_a_release_beyond_the_budget_is_refused_and_stays_refused(shared_collection, tmp_path):

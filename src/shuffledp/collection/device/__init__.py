@@ -1,5 +1,6 @@
 """The device's side of a collection: check a task, report once, deliver."""
 
+from shuffledp.collection.device.budget import AuthorBudget, DeviceBudget
 from shuffledp.collection.device.client import Client, sealed_report
 from shuffledp.collection.device.outbox import State
 from shuffledp.collection.device.policy import Policy
@@ -9,8 +10,10 @@ from shuffledp.collection.task.authentic import authentic_task
 from shuffledp.collection.transport.connection import Connection
 
 __all__ = [
+    "AuthorBudget",
     "Client",
     "Connection",
+    "DeviceBudget",
     "Devices",
     "Patience",
     "Policy",

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from shuffledp.collection.device.budget import DeviceBudget
 from shuffledp.collection.device.outbox import Outbox, State
 from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.device.sending import Patience, deliver, reports_path
+from shuffledp.collection.device.spending import Spending
 from shuffledp.collection.task.authentic import authentic_task
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.connection import Connection
@@ -21,6 +23,7 @@ from shuffledp.collection.wire.formats import REPORT_ID_SIZE, ReportFormat
 from shuffledp.collection.wire.keys import VerifyingKey
 from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import DataError, ParameterError, PolicyError, RefusedError
+from shuffledp.privacy.sampled_curves import SampledCurve
 from shuffledp.randomness import SYSTEM
 from shuffledp.shuffling import permute
 
@@ -28,7 +31,10 @@ _MAX_DRAWS = 1000
 
 
 class Client:
-    """One device and one task. The report is drawn once, even if it is sent repeatedly or the device restarts."""
+    """One device and one task. The report is drawn once, even if it is sent repeatedly or the device restarts.
+
+    Without a ``budget``, all reports of the device may have eight times the epsilon of the policy in 365 days.
+    """
 
     def __init__(
         self,
@@ -37,10 +43,14 @@ class Client:
         author: VerifyingKey,
         state: str | Path,
         policy: Policy | None = None,
+        budget: DeviceBudget | None = None,
     ) -> None:
         self.task: Task = authentic_task(signed_task, author)
-        (policy or Policy()).check(self.task)
+        policy = policy or Policy()
+        policy.check(self.task)
+        self._author = author
         self._outbox = Outbox(state)
+        self._spending = Spending(state, budget or DeviceBudget.of_policy(policy))
 
     @property
     def state(self) -> State:
@@ -53,9 +63,10 @@ class Client:
         return self._outbox.note(self.task.id)
 
     def report(self, value: Any, *, now: datetime | None = None) -> None:
-        """Randomize and seal the value, and store the report durably; PolicyError if the device has already reported.
+        """Randomize and seal the value, charge the budget, and store the report, both durably.
 
-        It does not wait while another process sends the report.
+        PolicyError if the device has already reported, or if the report would exceed its budget. What is charged is
+        never refunded. It does not wait while another process sends the report.
         """
         self._check_unreported()
         moment = now or datetime.now(UTC)
@@ -64,8 +75,11 @@ class Client:
                 f"The round is open from {self.task.opens:%Y-%m-%d %H:%M} to {self.task.closes:%Y-%m-%d %H:%M} UTC."
             )
         report = sealed_report(self.task, value)
+        guarantee = self.task.guarantee
+        release = SampledCurve.of(guarantee.curve, epsilon=guarantee.epsilon, delta=guarantee.delta)
         with self._outbox.locked(self.task.id):
             self._check_unreported()  # another process may have stored a report meanwhile; this one was not sent
+            self._spending.charge(self.task, self._author, release, moment)
             self._outbox.put(self.task.id, report)
 
     def send(
@@ -88,6 +102,7 @@ class Client:
             if self.state is not State.PENDING:
                 return self.state
             report = self._stored()
+            self._spending.read()  # refuses to send while the record of what was spent is damaged
             try:
                 deliver(server, reports_path(self.task), report, token=token, patience=patience, wait=wait)
             except RefusedError as error:
