@@ -161,8 +161,6 @@ def loaded_bytes(files):
     return sum(len(gzip.compress(content, 9, mtime=0)) for name, content in files.items() if name not in data)
 
 
-LARGER = {"histogram/correlated-noise": 25_700}
-"""Pages that exceed the limit, and by how much they may: clusters of pairs have the longest accounting."""
 ANSWERED = sorted(
     name.removesuffix("/2")
     for names in CLIENT_FILES.values()
@@ -182,8 +180,7 @@ class TestSize:
                 sizes[protocol, language] = loaded_bytes(dataclasses.replace(survey, language=language).files())
         largest = max(sizes, key=sizes.get)
         print(f"{len(sizes)} pages of {min(sizes.values()):,} to {sizes[largest]:,} bytes: {' '.join(largest)}")
-        limits = {page: LARGER.get(page[0], MAX_PAGE_BYTES) for page in sizes}
-        assert {page: size for page, size in sizes.items() if size > limits[page]} == {}
+        assert {page: size for page, size in sizes.items() if size > MAX_PAGE_BYTES} == {}
         for first, second in (("correlated-count", "clustered-count"), ("correlated-noise", "clustered-noise")):
             assert len(read_asset(f"client-{first}.js")) < len(read_asset(f"client-{second}.js"))
 
