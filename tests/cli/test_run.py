@@ -56,7 +56,7 @@ def test_an_estimator_that_the_best_protocol_lacks(shuffledp, commute, modes):
         "run", "histogram", commute, "--column", "mode", *BEST, "--domain-file", modes, "--estimator", "threshold"
     )
     assert done.status == 2, done.out
-    for words in ("threshold", "correlated-noise", "unbiased, clipped", "--protocol"):
+    for words in ("threshold", "correlated-noise", "projected, unbiased, clipped", "--protocol"):
         assert words in done.error
 
 

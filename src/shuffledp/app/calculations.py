@@ -12,18 +12,15 @@ from numpy.typing import NDArray
 
 from shuffledp.app.preview import Preview, draw_preview
 from shuffledp.app.query import Query
-from shuffledp.collection.task.task import padded_protocol
-from shuffledp.collection.wire.formats import ReportFormat
-from shuffledp.collection.wire.sealing import sealed_size
-from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.collection.task.costs import CollectionCost as Collected
+from shuffledp.collection.task.costs import collection_cost
+from shuffledp.errors import ParameterError
 from shuffledp.estimate import QuantileEstimate
 from shuffledp.planning.listing import amounts_of
 from shuffledp.planning.planner import Limits, Plan, Rejection, candidates
 from shuffledp.planning.several_releases import MONTHS, quick_guarantee
 
 _CACHED_PLANS = 64
-_MAXIMUM_PER_MINIMUM = 10
-"""By default, the maximum number of users of a task is this many times the minimum."""
 _MAX_POSITIONS = 5_000_000
 """Maximum number of users of an invented sum, whose numbers are drawn one by one."""
 RELEASES = (1, 2, 3, 4, 6, 8, 10, MONTHS)
@@ -41,18 +38,6 @@ class Candidate:
     """Errors, messages, bytes and the epsilon of a year, formatted for people."""
     statement: str = ""
     """The guarantee in words."""
-
-
-@dataclass(frozen=True)
-class Collected:
-    """What a plan costs in a collection, and what one dishonest device can do to it."""
-
-    messages: int
-    """Messages of every report, dummies included."""
-    report_bytes: int
-    """Bytes of every report, sealed."""
-    moved: float
-    """The largest difference that one report can make to an estimate; infinite if it is unbounded."""
 
 
 def calibrate(query: Query, name: str) -> list[Candidate]:
@@ -103,31 +88,7 @@ def _plan(query: Query, name: str, variant: str) -> Plan:
 def collect(query: Query, name: str, variant: str) -> Collected | str:
     """The plan in a collection, as ``task create`` makes it; or why there is none."""
     plan = _plan(query, name, variant)
-    if plan.protocol.trust == "augmented":
-        return "It needs a shuffler that adds dummies, which tasks do not have yet."
-    if plan.protocol.released_only:
-        return "It needs a trusted party, so it cannot be collected."
-    target = plan.protocol.target
-    settings = {
-        **query.asked.settings(),
-        "honest_fraction": query.honest_fraction,
-        "calibration": plan.calibration,
-        **plan.setting,
-    }
-    try:
-        protocol, messages = padded_protocol(
-            type(plan.protocol),
-            settings,
-            epsilon=target.epsilon,
-            delta=query.task_delta(plan),
-            maximum_users=_MAXIMUM_PER_MINIMUM * query.users,
-        )
-        moved = protocol.moved_by_report(messages)
-    except (ParameterError, InfeasibleError) as error:
-        return str(error)
-    sealed = sealed_size(int(protocol.message_format.size))
-    moved = moved / query.users if query.question == "mean" else moved
-    return Collected(messages, ReportFormat(bytes(32), messages, sealed).size, moved)
+    return collection_cost(plan, query.asked, delta=query.task_delta(plan), honest_fraction=query.honest_fraction)
 
 
 def account(query: Query, name: str, variant: str) -> list[tuple[int, float]]:

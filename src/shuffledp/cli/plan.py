@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,13 +29,14 @@ from shuffledp.cli.options import (
 )
 from shuffledp.cli.screen import note, note_warnings, print_json, print_table, say, waiting
 from shuffledp.domain import DEFAULT_BINS, Strings
-from shuffledp.errors import ParameterError
+from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.figures import check_figure_path
 from shuffledp.output import write_whole
 from shuffledp.planning import (
     Count,
     FrequentStrings,
     Histogram,
+    Limits,
     Mean,
     Plan,
     Plans,
@@ -45,8 +47,11 @@ from shuffledp.planning import (
     least_epsilon_for,
     plan,
 )
-from shuffledp.planning.listing import amounts_of, found_sentence, together, trust_of, units_of
+from shuffledp.planning.listing import amounts_of, error_of, found_sentence, together, trust_of, units_of
 from shuffledp.planning.planner import trust_asked
+
+if TYPE_CHECKING:
+    from shuffledp.collection.task.costs import CollectionCost
 
 _PLACEHOLDER_USERS = 2
 
@@ -97,6 +102,13 @@ class PlanOptions:
             help="Maximum epsilon of a single report, which remains if the shuffler and the analyzer collude.",
         ),
     ] = None
+    in_collection: Annotated[
+        bool,
+        typer.Option(
+            "--in-collection",
+            help="Rank by what a collection costs: padded and sealed reports, and the influence of one device.",
+        ),
+    ] = False
     confidence: ConfidenceOption = 0.95
     plot: PlotOption = None
     as_json: JsonOption = False
@@ -172,7 +184,9 @@ def _plan(question: Question, options: PlanOptions) -> None:
     if plot is not None:
         write_whole(plot, plans.figure(plot.suffix.lower()))
         note(f"wrote {plot}")
-    if options.as_json:
+    if options.in_collection:
+        _show_in_collection(plans, options)
+    elif options.as_json:
         print_json(plans.to_json())
         note_warnings(plans.warnings)
     else:
@@ -180,13 +194,15 @@ def _plan(question: Question, options: PlanOptions) -> None:
 
 
 def _plans(question: Question, options: PlanOptions) -> Plans:
+    Limits(options.trust, max_messages=options.max_messages, max_bytes=options.max_bytes)  # checks them
     arguments: dict[str, Any] = {
         "delta": options.delta,
         "releases": options.releases,
         "trust": options.trust,
         "honest_fraction": options.honest_fraction,
-        "max_messages": options.max_messages,
-        "max_bytes": options.max_bytes,
+        # in a collection these are limits on padded and sealed reports
+        "max_messages": None if options.in_collection else options.max_messages,
+        "max_bytes": None if options.in_collection else options.max_bytes,
         "max_local_epsilon": options.max_local_epsilon,
         "confidence": options.confidence,
     }
@@ -234,6 +250,75 @@ def _show(plans: Plans, accuracy: float | None) -> None:
         say(f"Each release has epsilon = {once.epsilon:.4g} at delta = {once.delta:.3g}.")
     say(all_releases.sentence())
     note_warnings(warning for warning in plans.warnings if warning not in all_releases.warnings)
+
+
+def _why_too_long(cost: CollectionCost, options: PlanOptions) -> str:
+    """The limit that a report exceeds, in words; empty if none."""
+    for amount, limit, unit in (
+        (cost.messages, options.max_messages, "messages"),
+        (cost.report_bytes, options.max_bytes, "bytes"),
+    ):
+        if limit is not None and amount > limit:
+            return f"a report has {amount:,} {unit}, more than {limit:g}"
+    return ""
+
+
+def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
+    """The plans that can be collected, ranked by what that costs, and the reasons of the others."""
+    from shuffledp.collection.task.costs import CollectionCost, collection_cost, ranked_by_cost
+
+    costs: dict[int, CollectionCost | str] = {}
+    for position, candidate in enumerate(plans):
+        if not candidate.reference:
+            delta = candidate.protocol.target.delta or plans.delta / plans.releases
+            costs[position] = collection_cost(
+                candidate, plans.question, delta=delta, honest_fraction=options.honest_fraction
+            )
+    ranked = ranked_by_cost((plans[at], cost) for at, cost in costs.items() if isinstance(cost, CollectionCost))
+    refused = [(plans[at], cost) for at, cost in costs.items() if isinstance(cost, str)]
+    for entry in list(ranked):
+        if reason := _why_too_long(entry[1], options):
+            ranked.remove(entry)
+            refused.append((entry[0], reason))
+    if not ranked:
+        first, reason = refused[0]
+        raise InfeasibleError(f"No plan can be collected. {first.protocol.name}: {reason}")
+    if options.as_json:
+        document = plans.to_json()
+        entries = [(candidate, cost.to_json()) for candidate, cost in ranked]
+        entries += [(candidate, {"reason": reason}) for candidate, reason in refused]
+        references = [each for each in document["plans"] if each["reference"]]
+        document["plans"] = [candidate.to_json() | {"collection": cost} for candidate, cost in entries] + references
+        print_json(document)
+        note_warnings(plans.warnings)
+        return
+    question = plans.question
+    target = f"epsilon = {plans.epsilon:.4g}, delta = {plans.delta:g}{together(plans)}"
+    print_table(
+        ["protocol", "noise", "error", "messages", "bytes", "one device"],
+        [
+            [
+                candidate.protocol.name,
+                candidate.variant,
+                error_of(candidate.expected.rmse),
+                f"{cost.messages:,}",
+                f"{cost.report_bytes:,}",
+                "anything" if math.isinf(cost.moved) else error_of(cost.moved),
+            ]
+            for candidate, cost in ranked
+        ],
+        title=f"{question.name} of {question.users:,} users in a collection at {target}",
+        words=2,
+    )
+    say(
+        f"Errors and what one dishonest device can move an estimate by are in {question.unit}. Messages and bytes are "
+        "those of every report, padded and sealed. Errors within 10% count as equal; of these, the fewest bytes come "
+        "first."
+    )
+    for candidate, reason in refused:
+        say(f"Not collected: {candidate.protocol.name} ({candidate.variant}): {reason.rstrip('.')}.")
+    say(ranked[0][0].composed.sentence())
+    note_warnings(warning for warning in plans.warnings if warning not in ranked[0][0].composed.warnings)
 
 
 def _table(plans: list[Plan], title: str, *, trust: bool = False) -> None:

@@ -278,7 +278,7 @@ def _choose_task(question: Question, options: ProtocolOptions, **task_fields: An
         raise ParameterError(f"A report has at least one message; --max-messages {limit} allows none.")
     shortest: Task | None = None
     reason = ""
-    for kind, calibration_options in _candidates(question, options):
+    for kind, calibration_options in _candidates(question, options, task_fields["maximum_users"]):
         given = {**kind.options_of_a_round(), **calibration_options}
         settings = {**question.settings(), "honest_fraction": options.honest_fraction, **given}
         try:
@@ -303,16 +303,45 @@ def _choose_task(question: Question, options: ProtocolOptions, **task_fields: An
     )
 
 
-def _candidates(question: Question, options: ProtocolOptions) -> Iterator[tuple[type[Protocol], dict[str, Any]]]:
-    """Protocols and their calibration options, lowest error first, without fragile ones."""
+def _candidates(
+    question: Question, options: ProtocolOptions, maximum_users: int
+) -> Iterator[tuple[type[Protocol], dict[str, Any]]]:
+    """Protocols and their calibration options, ranked by what a collection costs, without fragile ones."""
     from shuffledp.protocols.registry import find
 
     if options.protocol != BEST:
         yield find(question.question, options.protocol), {}
         return
-    for candidate in _plans(question, options):
+    for candidate in _ranked(question, options, maximum_users):
         if not candidate.protocol.fragile:
             yield type(candidate.protocol), {"calibration": candidate.calibration, **candidate.setting}
+
+
+def _ranked(question: Question, options: ProtocolOptions, maximum_users: int) -> list[Plan]:
+    """The plans by their cost in a collection, those within the limit on messages first; the others as planned."""
+    from shuffledp.collection.task.costs import CollectionCost, collection_cost, ranked_by_cost
+
+    plans = [candidate for candidate in _plans(question, options) if not candidate.protocol.fragile]
+    costs = [
+        (
+            candidate,
+            collection_cost(
+                candidate,
+                question,
+                delta=options.delta,
+                honest_fraction=options.honest_fraction,
+                maximum_users=maximum_users,
+            ),
+        )
+        for candidate in plans
+    ]
+    fitting = [
+        (candidate, cost)
+        for candidate, cost in costs
+        if isinstance(cost, CollectionCost) and cost.messages <= options.max_messages
+    ]
+    ranked = [candidate for candidate, _ in ranked_by_cost(fitting)]
+    return ranked + [candidate for candidate in plans if candidate not in ranked]
 
 
 def _only_fragile(question: Question, options: ProtocolOptions) -> str:

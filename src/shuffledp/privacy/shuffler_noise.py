@@ -65,6 +65,12 @@ class TruncatedLaplace:
         return math.fsum(self._weights) + float(self.ratio) / float(self.ratio.complement)
 
     @cached_property
+    def _lower_sums(self) -> Floats:
+        """The sum of the weights of 0 .. k, for k up to the shift."""
+        sums: Floats = np.cumsum(self._weights[::-1])
+        return sums
+
+    @cached_property
     def least_mass(self) -> float:
         """Pr[z = 0]."""
         return math.exp(-decay_of(self.ratio) * self.shift) / self._total
@@ -116,7 +122,7 @@ class TruncatedLaplace:
         if k < 0:
             return 0.0
         if k <= self.shift:
-            return math.fsum(self._weights[self.shift - k :]) / self._total
+            return float(self._lower_sums[k]) / self._total
         return 1.0 - self.upper_tail(k + 1)
 
     def masses(self, last: int) -> Floats:

@@ -27,7 +27,9 @@ from shuffledp.privacy.guarantee import ComposableCurve
 from shuffledp.protocols.count.balcer_cheu import theorem_11_alpha
 from shuffledp.protocols.histogram.protocol import HistogramProtocol, check_categories
 from shuffledp.protocols.parts.category_noise import MissingTokens
-from shuffledp.protocols.parts.postprocessing import TokenAnalysis
+from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
+from shuffledp.protocols.parts.postprocessing import ESTIMATORS, TokenAnalysis
+from shuffledp.protocols.parts.projected import PROJECTED, Negated, projected_analysis
 from shuffledp.protocols.parts.tokens import TokenProtocol
 from shuffledp.protocols.protocol import Cost, ExpectedError
 from shuffledp.protocols.target import Target
@@ -51,6 +53,8 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
     name: ClassVar[str] = "balcer-cheu"
     theorem: ClassVar[str] = "Theorem 12"
     changed_categories: ClassVar[int] = 2
+    estimators: ClassVar[tuple[str, ...]] = (*ESTIMATORS, PROJECTED)
+    exchangeable_noise: ClassVar[bool] = True
     exact_zeros: ClassVar[bool] = True
     independent_categories: ClassVar[bool] = True
     grows_with_domain: ClassVar[bool] = True
@@ -176,6 +180,8 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
             return expected
         users = users or self.users
         analysis = self.analysis_by(estimator or self.estimators[0], users)
+        if isinstance(analysis, LinearAnalysis):
+            return expected
         average = analysis.mean_squared_error(round(users / self.domain_size))
         return replace(expected, rmse=max(expected.rmse, math.sqrt(average)))
 
@@ -188,10 +194,15 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
 
     def analysis(self, users: int) -> TokenAnalysis:
         """The analyzer of Figure 2."""
-        return self.analysis_by(self.estimators[0], users)
+        return self.token_analysis(users, self.domain_size, self.estimators[0])
 
-    def analysis_by(self, estimator: str, users: int) -> TokenAnalysis:
+    def analysis_by(self, estimator: str, users: int) -> TokenAnalysis | LinearAnalysis:
         """The analyzer of Figure 2, or another estimator by name; thresholds are compared as integers."""
+        if estimator == PROJECTED:
+            noise = Binomial(users, self.absence)
+            omitted = FixedNoise(Negated(noise))
+            unbiased = LinearAnalysis(users - noise.mean, 1.0, omitted, largest=users, numbers=self.domain_size)
+            return projected_analysis(unbiased, users)
         return self.token_analysis(users, self.domain_size, estimator)
 
     @property

@@ -10,6 +10,7 @@ Accounting: ``shuffledp.privacy.correlated_noise``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +27,7 @@ from shuffledp.privacy.cluster_calibration import LEAST_EPSILON_OF_A_TABLE, fewe
 from shuffledp.privacy.clusters import PairClusters
 from shuffledp.privacy.correlated_noise import NegativeBinomialPairs, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.protocols.histogram.protocol import HistogramProtocol
+from shuffledp.protocols.histogram.protocol import PROJECTED_ESTIMATORS, HistogramProtocol
 from shuffledp.protocols.parts.category_noise import LaplaceNoise
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.noise_shares import NoiseShares, curve_of, flat_flood, nested_flood
@@ -37,6 +38,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 _OMITTED_MASS = 1e-5
 _LEAST_WORTH_TRYING = 0.1
+_MANY_USERS_PER_CATEGORY = 5000  # with so many, noise costs hardly any messages
 _LARGEST_LISTED = 2_000_000
 
 
@@ -52,6 +54,8 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     """
 
     name: ClassVar[str] = "correlated-noise"
+    estimators: ClassVar[tuple[str, ...]] = PROJECTED_ESTIMATORS
+    exchangeable_noise: ClassVar[bool] = True
     independent_categories: ClassVar[bool] = True
     grows_with_domain: ClassVar[bool] = True
 
@@ -86,7 +90,8 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         if epsilon < _LEAST_WORTH_TRYING:
             return ()
         fewest = {"split": 0.655, "weighted": True} if epsilon >= LEAST_EPSILON_OF_A_TABLE else {"split": 0.7}
-        return {"split": 0.96}, fewest
+        few = settings.get("users", 0) >= _MANY_USERS_PER_CATEGORY * (settings.get("domain_size") or math.inf)
+        return {"split": 0.98 if few else 0.96}, fewest
 
     @property
     def shares(self) -> NoiseShares:

@@ -14,10 +14,15 @@ from shuffledp.domain import Categories, Numbered
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.estimate import HistogramEstimate
 from shuffledp.messages import Tally
-from shuffledp.protocols.parts.analysis import CountingProtocol
+from shuffledp.protocols.parts.analysis import Analysis, CountingProtocol
 from shuffledp.protocols.parts.category_noise import CategoryNoise
+from shuffledp.protocols.parts.linear import LINEAR_ESTIMATORS, LinearAnalysis
+from shuffledp.protocols.parts.projected import PROJECTED, projected_analysis
 from shuffledp.protocols.protocol import ExpectedError, Value
 from shuffledp.protocols.target import Target
+
+PROJECTED_ESTIMATORS = (PROJECTED, *LINEAR_ESTIMATORS)
+"""The estimators of histograms with ``exchangeable_noise``: projected onto the number of users by default."""
 
 
 class HistogramProtocol(CountingProtocol[HistogramEstimate]):
@@ -29,6 +34,11 @@ class HistogramProtocol(CountingProtocol[HistogramEstimate]):
     """Whether the default estimate of an empty category is always exactly 0."""
     independent_categories: ClassVar[bool] = False
     """Whether the observed numbers of categories are independent and distributed as ``category_noise``."""
+    exchangeable_noise: ClassVar[bool] = False
+    """Whether the errors of the unbiased estimates are independent and identically distributed, whatever the data.
+
+    Then the estimator ``projected`` uses that the number of users is public.
+    """
     independent_options: ClassVar[Mapping[str, Any]] = {}
     """Options of ``calibrate`` with which the categories are independent, if they are not by default."""
     grows_with_domain: ClassVar[bool] = False
@@ -122,6 +132,15 @@ class HistogramProtocol(CountingProtocol[HistogramEstimate]):
     def entries_of(self, values: Sequence[Value], length: int) -> NDArray[np.int64] | None:
         """The indices themselves, if there is one number per category."""
         return np.array(values, dtype=np.int64) if length == self.domain_size else None
+
+    def analysis_by(self, estimator: str, users: int) -> Analysis:
+        """The analysis for one estimator: unless it is ``projected``, the same for all."""
+        analysis = self.analysis(users)
+        if estimator != PROJECTED:
+            return analysis
+        if not (self.exchangeable_noise and isinstance(analysis, LinearAnalysis)):
+            raise ParameterError(f"The noise of {self.name} is not exchangeable; its estimates cannot be projected.")
+        return projected_analysis(analysis, users)
 
     @property
     def category_noise(self) -> CategoryNoise | None:

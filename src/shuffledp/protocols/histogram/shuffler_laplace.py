@@ -21,7 +21,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.shuffler_noise import ShufflerLaplaceCurve, TruncatedLaplace, least_shift
-from shuffledp.protocols.histogram.protocol import HistogramProtocol
+from shuffledp.protocols.histogram.protocol import PROJECTED_ESTIMATORS, HistogramProtocol
 from shuffledp.protocols.parts.augmented import AugmentedProtocol, check_dummies
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
 from shuffledp.protocols.parts.thresholded import independent_release_pmf
@@ -38,8 +38,9 @@ class ShufflerLaplaceHistogram(AugmentedProtocol, HistogramProtocol):
     """A histogram with truncated Laplace dummies of the shuffler (Murakami and others 2025); augmented."""
 
     name: ClassVar[str] = "shuffler-laplace"
+    estimators: ClassVar[tuple[str, ...]] = PROJECTED_ESTIMATORS
+    exchangeable_noise: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
-    grows_with_domain: ClassVar[bool] = False
 
     ratio: Dyadic
     """The number k of dummies of a category has a probability proportional to ratio^|k - shift|."""
