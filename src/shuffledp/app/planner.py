@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from shuffledp.app.calculations import Candidate, Collected, account, calibrate, collect, preview
+from shuffledp.app.calculations import Candidate, account, calibrate, collect, preview
 from shuffledp.app.preview import Preview
 from shuffledp.app.query import Query, plan_id
 from shuffledp.app.workers import WorkerError, Workers
+from shuffledp.collection.task.costs import CollectionCost as Collected
 from shuffledp.errors import InfeasibleError, ShuffledpError
 from shuffledp.planning.planner import Plan, Plans, Rejection, ranked
 from shuffledp.protocols.registry import PROTOCOLS

@@ -19,7 +19,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 import shuffledp
-from shuffledp.app.calculations import Collected
 from shuffledp.app.planner import Planner, account_document, choose
 from shuffledp.app.preview import Preview
 from shuffledp.app.query import Query, plan_id
@@ -27,6 +26,7 @@ from shuffledp.app.view import form_view, results_view
 from shuffledp.app.workers import WorkerError, Workers
 from shuffledp.collection.server.loopback import LOOPBACK, LoopbackPages, asset_routes
 from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedResponse, json_response
+from shuffledp.collection.task.costs import CollectionCost as Collected
 from shuffledp.errors import InfeasibleError, OutputError, ParameterError, ShuffledpError
 from shuffledp.pages.rendering import render_page
 from shuffledp.planning.planner import Plan, Plans

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from shuffledp.app.calculations import Collected
 from shuffledp.app.planner import CachedResults, choose
 from shuffledp.app.preview import PLOT_WIDTH, Preview
 from shuffledp.app.query import QUESTIONS, SHAPES, Query, plan_id, written
+from shuffledp.collection.task.costs import CollectionCost as Collected
 from shuffledp.pages.charts import Point, frontier_chart, line_chart
 from shuffledp.planning.listing import error_of, together, trust_of, units_of
 from shuffledp.planning.planner import TRUSTS, Plan, Plans

@@ -48,7 +48,9 @@ class ErrorDistribution(Protocol):
 
 
 class NoiseDistribution(Protocol):
-    """A distribution on the integers."""
+    """A distribution on the integers; hashable, so that its tables can be cached."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def mean(self) -> float:
