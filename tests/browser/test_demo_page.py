@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from page_checks import faults
 
 
 @pytest.fixture
@@ -37,13 +38,19 @@ def ended(process, stop, directory):
     assert list(directory.iterdir()) == []
 
 
-def test_answer_and_see_the_release(demo, page, tmp_path):
+def test_answer_and_see_the_release(demo, page, web, tmp_path):
     page.goto(read_until(demo, r"Open (http://127\.0\.0\.1:\d+/)")[1])
     page.get_by_role("radio", name="train").check()
     page.get_by_role("button", name="Seal and send").click()
     page.get_by_role("link", name="See the published result").click()
     page.get_by_role("heading", name="How people get to work").wait_for()
     assert "minimum 1,000" in page.inner_text("body")
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert faults(page, web) == []
+    names = "Math.min(...[...document.querySelectorAll('tbody td:first-child')].map((cell) => cell.offsetWidth))"
+    assert page.evaluate(names) > 80, "names are read in lines, not letter by letter"
+    page.evaluate("document.querySelector('main').replaceWith(...document.querySelector('main').children)")  # the fault
+    assert {fault.partition(":")[0] for fault in faults(page, web)} == {"landmark-one-main", "region"}
     read_until(demo, "The release is published at")
     ended(demo, signal.SIGINT, tmp_path)
 
