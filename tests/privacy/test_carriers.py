@@ -124,7 +124,7 @@ def test_more_carriers_than_planned_only_improve_privacy():
 def test_refusals():
     with pytest.raises(ParameterError, match="honest"):
         CarrierTerms(10, 11, Dyadic.of(0.5), 1, 1, 0.0)
-    with pytest.raises(ParameterError, match="Carriers need"):
+    with pytest.raises(ParameterError, match="honest_carriers must be"):
         CarrierTerms(10, 10, Dyadic.of(0.5), 0, 1, 0.0)
     with pytest.raises(ParameterError, match="probability"):
         CarrierTerms(10, 10, Dyadic.of(0.5), 1, 1, math.nan)

@@ -27,7 +27,7 @@ PRESETS = {"lowercase": "a-z", "hostname": r"a-z0-9\-.", BYTES: BYTES}
 """Alphabets by name."""
 MAX_SYMBOLS = 1 << 16
 MAX_WORD_BITS = 512
-"""Maximum number of bits of the number of a string among those of its length."""
+"""Maximum bits of a word, the number of a string among the strings of its length."""
 _MAX_LENGTH = 512
 _LEAST_RANGE = 3
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -88,7 +88,7 @@ class Strings(Domain):
         return int(self.radix**length)
 
     def word_bits(self, length: int) -> int:
-        """The number of bits of the number of a string among those of its length."""
+        """The number of bits of a word, the number of a string among the strings of this length."""
         return (self.class_size(length) - 1).bit_length()
 
     @cached_property
@@ -172,7 +172,7 @@ class Strings(Domain):
         return index
 
     def encode_all(self, values: Iterable[Any]) -> NDArray[Any]:
-        """The index of each value, as integers of 64 bits or, where some need more, as Python's."""
+        """The index of each value, as 64-bit integers, or as Python integers if some need more bits."""
         column = as_sequence(values)
         if isinstance(column, np.ndarray) and column.ndim != 1:
             raise DomainError(f"Values must be a flat array, not one of {column.ndim} dimensions.", ndim=column.ndim)
@@ -234,7 +234,7 @@ class Strings(Domain):
         return text
 
     def is_named(self, text: str) -> bool:
-        """Whether the string is a value; the empty one stands for everything outside with ``other``."""
+        """Whether the string is a value other than the empty one, which may stand for strings outside the domain."""
         number = self._number(self.normalized(text))
         return number is not None and number > 0
 

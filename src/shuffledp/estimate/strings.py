@@ -29,10 +29,10 @@ class StringsEstimate(Estimate):
     """Frequent ``strings`` and how many users hold each: ``counts``, ``standard_errors``, ``interval()``.
 
     The strings are in decreasing order of their counts. ``found_from`` has, for each length, the number of users from
-    which on a string is found with the probability ``found_with``, and ``recall()`` that probability for any number. A
-    string that is missing is probably held by fewer users; it may not be rare. ``hidden`` is the number of strings that
-    were found and left out because of a block list; ``symbol`` is what lengths count, symbols or bytes, and
-    ``recall_of`` the function behind ``recall()``.
+    which on a string is found with the probability ``found_with``; ``recall()`` is that probability for any number of
+    users. A string that is missing is probably held by fewer users; it may not be rare. ``hidden`` is the number of
+    strings that were found and left out because of a block list; ``symbol`` is what lengths count, symbols or bytes,
+    and ``recall_of`` the function behind ``recall()``.
 
     >>> words = ["yes"] * 4_000 + ["no"] * 6_000
     >>> estimate = sdp.strings(words, alphabet="a-z", max_length=3, epsilon=1.0, delta=1e-6)

@@ -4,18 +4,18 @@ Padding every report to the length that noise may need makes the most accurate p
 each device becomes a carrier with probability p, by a coin that is independent of its value. A carrier adds a share of
 the noise and pads its report to a cap; everybody else sends exactly one message.
 
-Let H be the number of honest carriers, Bin(honest users, p). Shares are sized for m honest carriers, so that given who
-carries, and H >= m, the messages hold at least the planned noise, whose privacy is (epsilon, delta): further carriers
-add independent noise. Roles are independent of all values, so the mixture over them is (epsilon, delta + Pr[H < m])-
-private, also for who sees the roles. A carrier whose report is too long draws it again. Each user does so with a
-probability of at most p c, where c bounds the probability that a carrier's report is too long; by the argument in
-``shuffledp.privacy.capping`` this adds (1 + e^epsilon) n p c for n users.
+Let H be the number of honest carriers, Bin(honest users, p). Shares are sized for m honest carriers. If H >= m, the
+messages contain at least the planned noise, which makes them (epsilon, delta)-private; further carriers only add
+independent noise. Roles are independent of all values, so the mixture over roles is private with epsilon and delta +
+Pr[H < m], even against someone who sees the roles. A carrier whose report is too long draws it again. Each user does so
+with a probability of at most p c, where c bounds the probability that a carrier's report is too long; by the argument
+in ``shuffledp.privacy.capping`` this adds (1 + e^epsilon) n p c for n users.
 
 How a collection uses it: the author of a task calls ``plan_carriers`` with the length of a carrier's report as a
 function of m, and calibrates the noise for the delta that is left, with ``honest_carriers`` as the number of honest
-users among whom shares are divided. The task states p, the cap, and ``minimum_carriers`` for all carriers, honest or
-not; shuffler and analyzer do not release a round with fewer. Each device recomputes ``CarrierTerms.added_delta`` and
-adds it to the delta of the noise.
+users among whom shares are divided. The task states p, the cap, and ``minimum_carriers``, which counts all carriers,
+honest or not; shuffler and analyzer do not release a round with fewer. Each device recomputes
+``CarrierTerms.added_delta`` and adds it to the delta of the noise.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from shuffledp.randomness import Dyadic
 from shuffledp.search import bisect_integers, least_integer
 
 ChanceOfMore = Callable[[int, int], float]
-"""From the number of honest carriers among whom noise is divided, and a number of noise messages, to an upper bound on
-the probability that the share of one carrier has more messages.
+"""From a number of honest carriers who divide the noise, and a number of messages, to an upper bound on the probability
+that the share of one carrier has more messages.
 """
 
 _MAX_CAP = 1 << 16
@@ -52,7 +52,7 @@ class CarrierTerms:
     honest_users: int
     """Users who are assumed to follow the protocol."""
     probability: Dyadic
-    """Of being a carrier."""
+    """The probability of being a carrier."""
     honest_carriers: int
     """Honest carriers among whom the noise is divided."""
     cap: int
@@ -62,10 +62,10 @@ class CarrierTerms:
 
     def __post_init__(self) -> None:
         if not 1 <= self.honest_users <= self.users:
-            raise ParameterError(f"{self.honest_users:,} of {self.users:,} users cannot be honest.")
+            raise ParameterError(f"honest_users must be from 1 to the {self.users:,} users, not {self.honest_users:,}.")
         if not 1 <= self.honest_carriers <= self.honest_users or self.cap < 0:
             raise ParameterError(
-                f"Carriers need from 1 to {self.honest_users:,} honest ones and a cap of at least 0, not "
+                f"honest_carriers must be from 1 to the {self.honest_users:,} honest users and cap at least 0, not "
                 f"{self.honest_carriers:,} and {self.cap:,}."
             )
         if not 0 <= self.chance_of_more <= 1:
@@ -84,22 +84,22 @@ class CarrierTerms:
 
     @property
     def minimum_carriers(self) -> int:
-        """Carriers, honest or not, below which a round is not released: as many as m stands for among all users."""
+        """Minimum number of carriers, honest or not, in a released round: m, scaled from honest users to all users."""
         return math.ceil(self.honest_carriers * self.users / self.honest_users)
 
     @property
     def messages_per_user(self) -> float:
-        """Average number of messages, dummies included: one of everybody, and those of carriers up to the cap."""
+        """Average number of messages, dummies included: one of every user, and as many as the cap of each carrier."""
         return 1 + float(self.probability) * self.cap
 
     @property
     def excess_noise(self) -> float:
-        """Expected noise of the honest users over the planned one, minus 1: the factor of the variance."""
+        """Share by which the honest users' expected noise, and so its variance, exceeds the planned one."""
         return self.honest_users * float(self.probability) / self.honest_carriers - 1
 
 
 def shortage(honest_users: int, probability: Dyadic, honest_carriers: int) -> float:
-    """Upper bound on the probability that fewer than so many honest users are carriers."""
+    """Upper bound on the probability that fewer than ``honest_carriers`` of the honest users are carriers."""
     if probability.numerator == 1 << probability.bits:
         return 0.0 if honest_carriers <= honest_users else 1.0
     distribution = Binomial(honest_users, probability)
@@ -125,10 +125,9 @@ def plan_carriers(
     chance_of_more: ChanceOfMore,
     largest_excess: float = 0.1,
 ) -> CarrierTerms:
-    """The probability of being a carrier with the fewest messages on average.
+    """The terms with the fewest messages on average, over all probabilities of being a carrier that are tried.
 
-    ``largest_excess`` bounds the noise beyond the planned one, which is the price of few carriers: the variance of the
-    estimate grows by that factor.
+    ``largest_excess`` bounds ``excess_noise``, which is the price of few carriers.
     """
     found = None
     for step in range(_DECADES * _PER_DECADE + 1):
@@ -140,8 +139,8 @@ def plan_carriers(
             found = terms
     if found is None:
         raise InfeasibleError(
-            f"No probability of being a carrier meets a cap of {_MAX_CAP:,} messages and {largest_excess:.0%} more "
-            f"noise for {honest_users:,} honest users; use more users or a larger delta.",
+            f"No probability of being a carrier keeps to {_MAX_CAP:,} messages and {largest_excess:.0%} more noise "
+            f"for {honest_users:,} honest users; use more users or a larger delta.",
             users=users,
         )
     return found

@@ -1,9 +1,9 @@
 """Calibration of clustered pairs: the clusters with the fewest messages that meet a target at a given error.
 
-``least_clusters`` keeps the geometric noise and searches clusters of equally likely sizes s..t: for each s and t the
-least rate, by the secant method, and then the best s and t. ``fewest_messages`` spends the same variance on geometric
-noise and singles, and gives each size a rate of its own, by sequential quadratic programming with the exact gradient of
-delta. Whatever a search finds is checked by the accountant at exactly these parameters.
+``least_clusters`` keeps the geometric noise and uses clusters of equally likely sizes s..t. It finds the least rate for
+given s and t by the secant method, and the best s and t by local search. ``fewest_messages`` divides the same variance
+between geometric noise and singles, and finds a rate for each size by sequential quadratic programming with the exact
+gradient of delta. The accountant checks every result at exactly its parameters.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ Floats = NDArray[np.float64]
 LEAST_EPSILON_OF_A_TABLE = 0.5
 """Below it the tables of ``fewest_messages`` take too long; clusters of equally likely sizes are used instead."""
 _LEAST_SEARCHED, _LEAST_SEARCHED_EXACTLY = 0.2, 0.5
-"""For smaller epsilons the best sizes are found at the former one; between the two at one that is near."""
+"""The best sizes are scaled from those at the first epsilon below it, and from a nearby epsilon between the two."""
 _RATE_STEPS = 1000  # rates are multiples of 1/1000
 _WEIGHT_STEPS = 1000
-_NEARLY_LEAST = 1.004  # factor on the fewest pairs that is accepted for smaller clusters, hence shorter reports
+_NEARLY_LEAST = 1.004  # up to this factor, more pairs are accepted for smaller clusters, hence shorter reports
 _SMALLEST, _LARGEST = 0.8, 1.8
-"""Sizes of clusters to start from, times the part of epsilon that hides the messages."""
+"""The search starts from clusters of these sizes, divided by the part of epsilon that hides the messages."""
 _DIRECTIONS = ((-1, 0), (1, 0), (0, -1), (0, 1), (1, 1), (-1, -1))
 _LEAST_OPTIMIZED, _LEAST_DELTA_OPTIMIZED = 1.0, 1e-8
-"""For smaller targets the weights of ``fewest_messages`` are found at these."""
+"""For a smaller epsilon or delta, ``fewest_messages`` uses the weights that are best at these values."""
 _WIDEST = 6  # the largest size over the smallest one
-_SHARE_OF_SINGLES = 0.15  # of the variance, to start from
+_SHARE_OF_SINGLES = 0.15  # of the variance, at the start of the optimization
 
 
 def least_noise(
     epsilon: float, delta: float, split: float, view: View
 ) -> tuple[Dyadic, PairClusters | NegativeBinomialPairs]:
-    """``least_clusters``; where clusters cannot be computed, for a tiny epsilon or delta, negative binomial pairs."""
+    """``least_clusters``, or negative binomial pairs if epsilon or delta is too small to compute clusters."""
     try:
         return least_clusters(epsilon, delta, split, view)
     except InfeasibleError:
@@ -66,7 +66,7 @@ def least_noise(
 
 @lru_cache(maxsize=512)
 def least_clusters(epsilon: float, delta: float, split: float, view: View) -> tuple[Dyadic, PairClusters]:
-    """The ratio of the noise that remains, for ``split`` of epsilon, and the clusters with the fewest pairs.
+    """The ratio of the noise that remains, which gets the share ``split`` of epsilon, and the clusters of fewest pairs.
 
     The target is checked at exactly these parameters. Delta decreases with the rate, because a larger rate adds
     independent noise.
@@ -84,7 +84,7 @@ def least_clusters(epsilon: float, delta: float, split: float, view: View) -> tu
 
 
 def _near(epsilon: float) -> float:
-    """A power of the fourth root of 2 that is near: searches at many epsilons then share their sizes."""
+    """The nearest power of the fourth root of 2, so that searches at similar epsilons share their sizes."""
     return float(2.0 ** (round(4 * math.log2(epsilon)) / 4))
 
 
@@ -99,7 +99,7 @@ def _best_sizes(epsilon: float, delta: float, split: float, view: View) -> tuple
 
 @lru_cache(maxsize=64)
 def fewest_messages(epsilon: float, delta: float, split: float) -> tuple[Dyadic, PairClusters | NegativeBinomialPairs]:
-    """Noise of the same variance as ``least_clusters`` for a histogram, with fewer messages where some are found."""
+    """Noise for a histogram with the variance of ``least_clusters``, and fewer messages if an optimization finds it."""
     ratio, uniform = least_noise(epsilon, delta, split, "histogram")
     if epsilon < LEAST_EPSILON_OF_A_TABLE or isinstance(uniform, NegativeBinomialPairs):
         return ratio, uniform
@@ -111,7 +111,7 @@ def fewest_messages(epsilon: float, delta: float, split: float) -> tuple[Dyadic,
 
 
 def _weighted_clusters(epsilon: float, delta: float, split: float) -> tuple[Dyadic, PairClusters]:
-    """Weighted sizes and singles; their proportions are found where that is quick, and the rate for the target."""
+    """Weighted sizes and singles, in proportions that are best for an easier target, at the rate for this target."""
     easier = max(epsilon, _LEAST_OPTIMIZED), max(delta, _LEAST_DELTA_OPTIMIZED)
     singles, sizes, rates = _optimized(*easier, split)
     scale = max(1.0, _LEAST_OPTIMIZED / epsilon)  # sizes grow as 1 / epsilon, variances as its square
@@ -153,7 +153,7 @@ def _least_rate(
         curve = ClusterCurve(ratio, clusters.with_rate(Fraction(rate)), view)
         return math.log(max(curve.delta_with_cut(epsilon, 1e-6 * delta), 1e-300) / delta)
 
-    # without any cluster the user's "+1" is exposed, unless the geometric noise hides it: e^-rate is about delta
+    # delta is about e^-rate: without any cluster, only the geometric noise hides the user's "+1"
     low = high = min(max(guess, 1e-3), float(MAX_CLUSTER_RATE))
     y_low = y_high = excess(high)
     step = 1.02
@@ -191,7 +191,7 @@ class _UniformSearch:
         self.rates: dict[tuple[int, int], float] = {}
 
     def best(self, smallest: int, largest: int) -> tuple[int, int, float]:
-        """Sizes and rate with nearly the fewest pairs, and among these with the least largest size."""
+        """The sizes with nearly the fewest pairs, among these the ones with the least maximum, and their rate."""
         here = smallest, largest
         step = max(1, (largest - smallest) // 3)
         while True:
@@ -232,7 +232,7 @@ class _UniformSearch:
 
 
 def _optimized(epsilon: float, delta: float, split: float) -> tuple[float, NDArray[np.int64], Floats]:
-    """Singles and a rate for every size: fewest messages at the variance of geometric noise for this split."""
+    """Singles, sizes and their rates with the fewest messages, at the variance of geometric noise for this split."""
     from scipy.optimize import minimize
 
     ratio, uniform = least_clusters(epsilon, delta, split, "histogram")
@@ -304,7 +304,7 @@ class _Problem:
         return -np.concatenate(([of_ratio, 1.0], np.zeros(len(self.sizes)))) / self.variance
 
     def privacy(self, x: Floats) -> float:
-        """At least 0 if the target is met: the logarithm of the allowed over the actual delta."""
+        """The logarithm of the allowed delta over the actual one: at least 0 if the target is met."""
         return -self._log_delta(x)[0]
 
     def privacy_gradient(self, x: Floats) -> Floats:
@@ -348,7 +348,7 @@ def _discounted(values: Floats, a: float, axis: int) -> Floats:
 
 
 def _delta_and_slope(table: Floats, epsilon: float) -> tuple[float, Floats]:
-    """Delta of a histogram, without rounding, and its derivative by every entry of the table."""
+    """Delta of a histogram, without rounding, and its derivative with respect to every entry of the table."""
     with_message = np.zeros((len(table) + 1, table.shape[1]))
     with_message[1:] = table
     without = np.zeros_like(with_message)

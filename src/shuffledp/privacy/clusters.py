@@ -2,12 +2,13 @@
 
 Every infinitely divisible distribution on the nonnegative integers is compound Poisson, so the flooding that users can
 add in independent shares is a Poisson number of clusters of pairs. The negative binomial distribution has clusters of
-every size; clusters of similar size hide a message with fewer pairs, and bound the length of a report. Here a cluster
-of k pairs occurs at the rate ``cluster_rate`` times the weight of k over the sum of all weights, per category and in
-all honest users together. ``singles`` is the rate of further messages "+1" that come alone: few of them save many pairs
-where the error may be larger.
+every size; clusters of similar size hide a message with fewer pairs, and bound the length of a report. Here the rate of
+clusters of k pairs is ``cluster_rate`` times the weight of k, divided by the sum of all weights; rates are per
+category, for all honest users together. ``singles`` is the rate of further messages "+1" that come alone: where a
+larger error is acceptable, a few of them replace many pairs.
 
-The noise that remains is geometric for both signs, as with other flooding, and a Poisson number of singles.
+After the pairs cancel, a geometric number of messages of each sign remains, as with other flooding, and a Poisson
+number of singles.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _MAX_ROUNDING = 1e-10
 _TAIL_CUT = 1e-18
 _ROUNDED_UP = 1 + 1e-9  # larger than the rounding error of a sum of masses
 _TILTS = np.geomspace(1e-3, 60, 80)
-"""Values of t to try in Chernoff's bound, over the number of pairs of the largest cluster."""
+"""Values of t to try in Chernoff's bound, each divided by the number of pairs in the largest cluster."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class PairClusters:
     cluster_rate: Fraction
     """Expected number of clusters."""
     clusters: tuple[tuple[int, int, int], ...]
-    """Ranges of sizes in increasing order: first and last number of pairs, and the weight of each size in between."""
+    """Increasing ranges of sizes: the first and the last number of pairs, and the weight of each size in the range."""
     singles: Fraction = Fraction(0)
     """Expected number of messages "+1" that come alone."""
 
@@ -109,7 +110,7 @@ class PairClusters:
         return PairClusters(rate, self.clusters, self.singles)
 
     def pairs_beyond(self, risk: float, ratio: float = 0.0) -> int:
-        """A number that the pairs and a geometric number of this ratio reach together with probability <= ``risk``.
+        """A number n: the pairs plus a geometric number with this ratio are at least n with probability <= ``risk``.
 
         Chernoff's bound: Pr[F >= n] <= E[e^(t F)] e^(-t n) for every t > 0.
         """
@@ -125,8 +126,8 @@ class PairClusters:
         reach = float(np.min((growth - math.log(risk)) / tilts)) * (1 + 1e-12) + 1
         if not reach < _MAX_OUTCOMES:
             raise InfeasibleError(
-                f"Clusters with {self.mean_pairs:.3g} pairs on average have too many outcomes to compute: up to "
-                f"{reach:.3g}, at most {_MAX_OUTCOMES:,}. Use a larger epsilon.",
+                f"Clusters with {self.mean_pairs:.3g} pairs on average have about {reach:.3g} likely outcomes; at "
+                f"most {_MAX_OUTCOMES:,} can be computed. Use a larger epsilon.",
                 mean=self.mean_pairs,
             )
         return math.ceil(reach)
@@ -134,9 +135,9 @@ class PairClusters:
     def masses(self, length: int) -> Floats:
         """Pr[F = n] of the number F of pairs, for n below ``length``, by positive terms only.
 
-        n Pr[F = n] is the sum over sizes k of k rate(k) Pr[F = n - k] (Panjer 1981). As no size is below the smallest
-        one, so many masses at a time follow from earlier ones; the relative error is at most the number of such steps
-        times the number of sizes, plus a few, in units of the last place.
+        n Pr[F = n] is the sum over sizes k of k rate(k) Pr[F = n - k] (Panjer 1981). If s is the smallest size, each
+        block of s masses follows from the masses before it. The relative error is at most the number of blocks times
+        the number of sizes, plus a few, in units of the last place.
         """
         sizes, rates = self._arrays
         step, largest = int(sizes[0]), int(sizes[-1])
@@ -144,8 +145,8 @@ class PairClusters:
         rounding = blocks * (len(sizes) + 4) * 2.0**-53
         if blocks > _MAX_BLOCKS or length * (largest - step + 1) > _MAX_TERMS or rounding > _MAX_ROUNDING:
             raise InfeasibleError(
-                f"{len(sizes):,} sizes of clusters with up to {length:,} pairs take too long to compute; use fewer "
-                "sizes, or a larger epsilon.",
+                f"Clusters of {len(sizes):,} sizes, with up to {length:,} pairs in total, take too long to compute; "
+                "use fewer sizes or a larger epsilon.",
                 sizes=len(sizes),
                 length=length,
             )
@@ -183,7 +184,7 @@ class ClusterCurve:
         if self.view not in VIEWS:
             raise ParameterError(f"The view must be one of {', '.join(VIEWS)}, not {self.view!r}.", view=self.view)
         if self.flood.singles and self.view != "histogram":
-            raise ConditionError("Singles hide a message of a histogram only; a count must have none.", view=self.view)
+            raise ConditionError("Singles are possible in a histogram only; a count must have none.", view=self.view)
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta at which the messages are (epsilon, delta)-private."""
@@ -195,14 +196,14 @@ class ClusterCurve:
         return delta
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
-        """Per direction of the replacement, the independent pairs of distributions of the messages."""
+        """For each direction of the replacement, the pairs of distributions of the messages, which are independent."""
         pair = self._pair(cut)
         if self.view == "histogram":
             return ((pair, pair.reversed),)  # the other direction is its mirror image
         return ((pair,),) if self.view == "signed" else ((pair,), (pair.reversed,))
 
     def delta_with_cut(self, epsilon: float, cut: float) -> float:
-        """``delta_at`` without outcomes of a mass of about ``cut``, which is added to delta in full."""
+        """``delta_at`` without outcomes of a total mass of about ``cut``; that mass is added to delta in full."""
         pair = self._pair(cut)
         if self.view == "histogram":
             return pair.delta_with_reversed_twin(epsilon)
@@ -252,12 +253,12 @@ def table_with_singles(curve: ClusterCurve, cut: float) -> tuple[Floats, float]:
     shifted = np.zeros((length + len(shifts) - 1, length))
     for shift, mass in enumerate(shifts.tolist()):
         shifted[shift : shift + length] += mass * table
-    return shifted, 3 * cut / 4  # U+ without singles, U-, and the singles
+    return shifted, 3 * cut / 4  # a quarter each for U+ without singles, U-, and the singles
 
 
 @dataclass(frozen=True)
 class DifferenceWithSingles:
-    """The distribution of G1 + S - G2: two negative binomial numbers, and a Poisson number of singles."""
+    """The distribution of G1 + S - G2: G1 and G2 are negative binomial, and S is the Poisson number of singles."""
 
     term: NegativeBinomial
     singles: Fraction
@@ -291,7 +292,7 @@ class DifferenceWithSingles:
 
 
 def poisson_masses(rate: float, risk: float) -> Floats:
-    """The masses of 0, 1, ... up to a tail of at most ``risk``.
+    """The Poisson masses of 0, 1, ...; the tail that is left out has a mass of at most ``risk``.
 
     By Chernoff's bound Pr[N >= n] <= e^-rate (e rate / n)^n for n above the rate.
     """

@@ -25,14 +25,14 @@ Floats = NDArray[np.float64]
 
 _FEW = 200  # up to this many terms, their sum has a finite series with positive terms
 _TAIL = 55.0  # the masses beyond e^-55 are bounded, not computed
-_DEVIATIONS = 14.0  # of a sum of many numbers: the aliases of a Fourier series beyond them are below 1e-40
+_DEVIATIONS = 14.0  # standard deviations of a sum that the Fourier grid covers; aliases from beyond are below 1e-40
 _MAX_NODES = 1 << 22
 _ROUNDING = 1e-8  # relative; tests compare with direct convolutions at 1e-10
 
 
 @dataclass(frozen=True)
 class ConditionedLaplace:
-    """One of ``numbers`` discrete Laplace numbers that sum to 0: a symmetric distribution on the integers."""
+    """The distribution of one of ``numbers`` discrete Laplace numbers, given that they sum to 0; it is symmetric."""
 
     ratio: Dyadic
     numbers: int
@@ -130,7 +130,7 @@ class ConditionedLaplaceCurve:
         It is sum over s of Pr[all other numbers sum to s] ratio^|s| / (1 - ratio^2), up to a common factor.
         """
         decay = decay_of(self.ratio)
-        largest = 1 / (1 + math.exp(-2 * decay))  # the losses epsilon and -epsilon have all mass
+        largest = 1 / (1 + math.exp(-2 * decay))  # its value if every loss is epsilon or -epsilon
         if self.categories == 2:
             return largest
         reach = _reach(decay)

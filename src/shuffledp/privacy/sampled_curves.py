@@ -29,7 +29,7 @@ _GROWTHS = np.exp(np.arange(1 - POINTS, POINTS) / STEPS_PER_UNIT)  # e^epsilon f
 
 @dataclass(frozen=True, eq=False)
 class SampledCurve:
-    """Upper bounds on the delta of one release at fixed epsilons, and one proved pair for basic composition."""
+    """Upper bounds on the delta of one release at fixed epsilons; one proved (epsilon, delta) for basic composition."""
 
     deltas: NDArray[np.float32]
     epsilon: float
@@ -50,13 +50,13 @@ class SampledCurve:
         return cls(_rounded_up(_samples(curve)), epsilon, delta)
 
     def losses(self) -> tuple[int, NDArray[np.float64], float]:
-        """A loss distribution that dominates: the first cell, masses of cells, and the mass at infinity.
+        """A dominating loss distribution: the index of its first cell, the masses of cells, and the mass at infinity.
 
-        Divergences are convex in e^epsilon, so chords between samples lie above them; these are the divergence of the
-        losses below (Doroshenko et al. 2022, "Connect the dots"). The curve covers both directions, so its mirror image
-        bounds it at negative epsilons. Where rounding made the samples concave, a slope is not allowed to decrease,
-        which only adds mass. A release whose proved epsilon lies beyond the samples counts with that epsilon as its
-        loss: basic composition.
+        Divergences are convex in e^epsilon, so the chords between samples are upper bounds. They are exactly the
+        divergence of the losses that are returned (Doroshenko et al. 2022, "Connect the dots"). The curve covers both
+        directions, so its mirror image bounds it at negative epsilons. Where rounding made the samples concave, a mass
+        would be negative; it is set to 0, which only adds mass. A release whose proved epsilon lies beyond the samples
+        counts with that epsilon as its loss: basic composition.
         """
         if self.epsilon > LAST_EPSILON:
             return math.ceil(self.epsilon * STEPS_PER_UNIT), np.ones(1), self.delta
@@ -69,7 +69,7 @@ class SampledCurve:
 
 
 def _samples(curve: PrivacyCurve) -> NDArray[np.float64]:
-    """Upper bounds at all points; some curves take long, so that points between others may be those of a chord."""
+    """Upper bounds at all points; some curves are slow, so only some points are evaluated: chords bound the others."""
     last = POINTS - 1
     growth = _GROWTHS[last:].tolist()
     deltas: dict[int, float] = {}
@@ -152,7 +152,7 @@ class SampledTotal:
         return as_delta(convolved * (1 + 1e-12))
 
     def is_within(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) holds; sums may exceed them by rounding."""
+        """Whether (epsilon, delta) holds by either method; the sums of basic composition may exceed it by rounding."""
         added = self.epsilon <= epsilon * (1 + 1e-12) and self.delta <= delta * (1 + 1e-12)
         return added or self.delta_at(epsilon) <= delta
 

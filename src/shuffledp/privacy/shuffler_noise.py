@@ -1,10 +1,11 @@
-"""Privacy accounting of an augmented shuffler, which adds dummies to the messages of users and may sample these.
+"""Privacy accounting of an augmented shuffler, which may sample the messages of users and adds dummies.
 
 Murakami, Sei and Eriguchi (2025). Users send their value, sealed; the analyzer sees how often each value occurs among
 the messages that were kept and the dummies.
 
 - ``TruncatedLaplace``: z dummies of a category with Pr[z = k] proportional to ratio^|k - shift|, k >= 0. Replacing a
-  user changes two categories. The likelihood ratio of one is 1/ratio for k = 1..shift, ratio above, infinite at 0.
+  user changes two categories. The likelihood ratio of one without the user and with is 1/ratio for k = 1..shift, ratio
+  above, infinite at 0.
 - ``SampledGeometric``: every report is kept with probability ``keep``, and the dummies are geometric. The likelihood
   ratio of a category with and without the user is 1 - keep at 0 and 1 - keep + keep/ratio elsewhere, so that the two
   outcomes "none" and "some" contain all information. Other users' reports only add independent noise.
@@ -160,7 +161,7 @@ class ShufflerLaplaceCurve:
         return DiscreteLaplaceCurve(self.ratio, coordinates=self.coordinates).pure_epsilon
 
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta: Pr[z = 0], and below the largest loss more."""
+        """Upper bound on the least delta: Pr[z = 0] from the largest loss on, and more below it."""
         check_epsilon(epsilon)
         noise = self.noise
         delta = noise.least_mass
@@ -172,7 +173,7 @@ class ShufflerLaplaceCurve:
         return as_delta(delta * (1 + _ROUNDING))
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:  # noqa: ARG002
-        """One direction, of which the other is the mirror image; outcomes of equal likelihood ratio are added up."""
+        """One direction; the other is its mirror image. Outcomes of equal likelihood ratio are added up."""
         noise, ratio = self.noise, float(self.ratio)
         above = noise.mass_above
         if self.coordinates == 1:  # the count with the user, then without: 0, up to the shift, above, beyond the end
@@ -218,7 +219,7 @@ class SampledGeometric:
 
     @cached_property
     def _pair(self) -> DiscretePair:
-        """No message or some, of a category with the user and without."""
+        """The outcomes "none" and "some" of a category, with the user and without."""
         empty = self.ratio.complement.fraction
         with_user = empty * self.keep.complement.fraction
         return DiscretePair(

@@ -18,7 +18,7 @@ from shuffledp.errors import ParameterError
 _MAX_BYTES = 1 << 20
 _MAX_WINDOW_DAYS = 36_500
 _KEY_ID = re.compile("[0-9a-f]{16}")
-_RELEASES_BY_DEFAULT = 8  # that each have the largest epsilon of the policy, by basic composition
+_RELEASES_BY_DEFAULT = 8  # reports of the largest epsilon that the policy allows, by basic composition
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class DeviceBudget:
             )
         for author in self.authors:
             if not _KEY_ID.fullmatch(author):
-                raise ParameterError(f"{author!r} is not the id of a key: 16 hexadecimal digits, as keys show prints.")
+                raise ParameterError(f"{author!r} is not the id of a key, which has 16 hexadecimal digits.")
 
     @classmethod
     def of_policy(cls, policy: Policy) -> Self:

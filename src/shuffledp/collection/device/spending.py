@@ -62,7 +62,7 @@ class Entry:
     def from_document(cls, document: Any) -> Self:
         """The entry of a document; ValueError or TypeError if it is damaged."""
         if set(document) != _ENTRY_KEYS:
-            raise ParameterError("An entry has other keys.")
+            raise ParameterError("an entry has missing or unknown keys")
         curve = np.frombuffer(from_base64(document["curve"], POINTS * _CURVE_TYPE.itemsize), dtype=_CURVE_TYPE)
         return cls(
             date.fromisoformat(document["day"]),
@@ -112,7 +112,7 @@ class Record:
         """The record of a file; ValueError, TypeError or KeyError if it is damaged."""
         document = parse_canonical(content, max_bytes=_MAX_BYTES)
         if not isinstance(document, dict) or set(document) != _KEYS:
-            raise ParameterError("it has other keys")
+            raise ParameterError("it has missing or unknown keys")
         checksum = document.pop("checksum")
         if (document["format"], document["version"]) != (_FORMAT, _VERSION):
             raise ParameterError("it has another format or version")
@@ -141,7 +141,7 @@ class Spending:
         self.budget = budget
 
     def charge(self, task: Task, author: VerifyingKey, release: SampledCurve, now: datetime) -> None:
-        """Record a report durably, or raise a PolicyError with the reason ``budget``; nothing is recorded then."""
+        """Record a report durably; if it exceeds the budget, record nothing and raise a PolicyError."""
         with self._locked():
             record = self.read()
             today = max(record.day, min(now.astimezone(UTC).date(), task.closes.astimezone(UTC).date()))
@@ -156,7 +156,7 @@ class Spending:
     def read(self) -> Record:
         """The record, empty if there is none; DataError if it is damaged, so that nothing that was spent is forgotten.
 
-        A record that is not durable yet, because its process was killed, is that of a report that was not stored.
+        If a process is killed before its record is durable, its report is not stored, either.
         """
         try:
             os.lstat(self._path)
@@ -191,7 +191,7 @@ class Spending:
         if len(record.entries) > _MAX_ENTRIES or len(content) > _MAX_BYTES:
             raise PolicyError(
                 f"This device has reported {_MAX_ENTRIES:,} times within {self.budget.window_days:,} days; its record "
-                "holds no more.",
+                "cannot hold more.",
                 reason="budget",
             )
         try:
@@ -229,7 +229,7 @@ def _refusals(entries: Sequence[Entry], new: Entry, budget: DeviceBudget, limits
         if refusal is not None:
             yield refusal
     if limits.series is not None:
-        latest = {entry.series: entry for entry in of_author if entry.series != new.series}  # of each, oldest first
+        latest = {entry.series: entry for entry in of_author if entry.series != new.series}  # the latest entry of each
         others = sorted(latest.values(), key=lambda entry: entry.day, reverse=True)
         if len(others) >= limits.series:
             yield _Refusal(
@@ -244,8 +244,8 @@ def _epsilon_refusal(
 ) -> _Refusal | None:
     """The refusal if the entries and the new one exceed epsilon.
 
-    Entries are added from the newest on. The first with which the total is too large, and all that are older, must
-    have passed before the new one is possible.
+    Entries are added from the newest to the oldest. The one that makes the total too large, and all older ones, must
+    expire before the new one is possible.
     """
     total = SampledTotal.of([new.release])
     if not total.is_within(epsilon, budget.delta):

@@ -50,7 +50,7 @@ class RoundKeyDirectory:
     def destroy(self, public: SealingPublicKey) -> None:
         """Overwrite and delete the file of a key, durably; no effect if there is none.
 
-        What the file system or the disk keeps of earlier contents is beyond the reach of a program.
+        Copies that the file system or the disk keeps of earlier contents are not erased.
         """
         if self.directory is None or not self.has(public):
             return

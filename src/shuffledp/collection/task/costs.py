@@ -78,7 +78,10 @@ def collection_cost(
 
 
 def ranked_by_cost(costs: Iterable[tuple[Plan, CollectionCost]]) -> list[tuple[Plan, CollectionCost]]:
-    """The plans, best first: errors that are equal within ten per cent by bytes, then by influence, then by error."""
+    """The plans, best first: by error, and where errors are equal within ten per cent by bytes, then by influence.
+
+    Plans in which the influence of one report is unbounded come last.
+    """
     listed = list(costs)
     least = min((plan.expected.rmse for plan, _ in listed), default=0.0)
 

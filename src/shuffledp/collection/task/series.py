@@ -1,7 +1,7 @@
 """Series: rounds at regular times that the author signs once, from which everybody derives the same tasks.
 
 The template is a task of version 2 without times and without the keys of a round. Each round has keys of its own, which
-are part of its task and so of its id: whoever is shown other keys arrives at a task that nobody serves.
+are part of its task and so of its id: a device that is shown other keys derives a task that no server knows.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Series:
     def __post_init__(self) -> None:
         wire = self._wire
         if wire.series is not None:
-            raise ParameterError("The tasks of a series get their place from the series; the first has none yet.")
+            raise ParameterError("The first task of a series must not name a series; the series adds that.")
         if not 1 <= len(self.keys) <= MAX_ROUNDS:
             raise ParameterError(f"A series has 1 to {MAX_ROUNDS} rounds, not {len(self.keys):,}.")
         if not 1 <= self.rounds_per_device <= len(self.keys):
@@ -223,7 +223,7 @@ def authentic_series(content: bytes, *authors: VerifyingKey) -> Series:
     verified = verify_document(content, authors, name="series", labels=labels, max_bytes=MAX_SERIES_BYTES)
     with refusing("malformed", "series"):
         series = Series.from_document(verified.document)
-        if series.content != verified.content:  # in Python true equals 1
+        if series.content != verified.content:  # equal documents may differ as bytes: True == 1
             raise ParameterError("The series is not in canonical form.")
         _ = series.first.guarantee
     return series
@@ -231,7 +231,7 @@ def authentic_series(content: bytes, *authors: VerifyingKey) -> Series:
 
 @dataclass(frozen=True)
 class Cancellation:
-    """The end of a series before its last round; of several, the one with the smallest round counts."""
+    """The end of a series before its last round; of several cancellations, the one from the earliest round counts."""
 
     series: bytes
     """The id of the series."""

@@ -38,7 +38,8 @@ def verify_document(
 ) -> VerifiedDocument:
     """The document of an envelope that one of the authors signed; ParameterError with a ``reason`` otherwise.
 
-    ``labels`` are what precedes the signed bytes, by version. One line feed may follow the envelope.
+    ``labels`` has, for each version, the bytes that are signed in front of the document. One line feed may follow the
+    envelope.
     """
     with refusing("not-canonical", name):
         envelope = parse_canonical(content.removesuffix(b"\n"), max_bytes=max_bytes)

@@ -1,7 +1,7 @@
 """What a task of wire version 2 states beyond version 1: shufflers with round keys, report sizes, traps, its series.
 
-Every field of the format is read and checked here, so that the format never changes when a further part is built. Parts
-that this program does not carry out yet are refused by ``check_supported``, before anybody relies on them.
+Every field of the format is read and checked here, also fields of features that are not implemented yet, so the format
+need not change for these. ``check_supported`` refuses tasks that use such features.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ShufflerKeys:
     """The keys of one shuffler in one round."""
 
     signing: VerifyingKey
-    """It signs its batch with this key."""
+    """Verifies the signature of the shuffler on its batch."""
     sealing: SealingPublicKey
-    """The round key: what devices seal for this shuffler. It belongs to this round alone and is then destroyed."""
+    """The round key, to which devices seal reports for this shuffler. It is used for one round and then destroyed."""
 
     def to_document(self) -> dict[str, Any]:
         """The form in a task."""
@@ -47,7 +47,7 @@ class ShufflerKeys:
 
 @dataclass(frozen=True)
 class Carriers:
-    """The longer reports of devices that carry the noise of all others, chosen by a coin that ignores the value."""
+    """The longer reports of carriers: devices that add the noise of all, chosen by coins that ignore their values."""
 
     messages_per_report: int
     minimum: int
@@ -74,7 +74,7 @@ class Carriers:
 
 @dataclass(frozen=True)
 class SeriesRound:
-    """The round of a series that a task is."""
+    """The series that a task belongs to, and the number of its round."""
 
     series: bytes
     """The id of the series, 32 bytes."""
@@ -105,7 +105,7 @@ class WireVersion2:
     carriers: Carriers | None = None
     """None if all reports have one size."""
     traps: int = 0
-    """Reports of dummies that every later shuffler sends as devices do, to notice that earlier ones drop reports."""
+    """Dummy reports that each shuffler after the first sends like a device, to detect that earlier ones drop some."""
     series: SeriesRound | None = None
     outer_suite: str = OUTER_SUITE
 
@@ -134,7 +134,7 @@ class WireVersion2:
         for feature, is_used in unsupported.items():
             if is_used:
                 raise ParameterError(
-                    f"This task needs {feature}, which this version of shuffledp cannot take part in; use a newer one.",
+                    f"This task needs {feature}, which this version of shuffledp does not support; use a newer one.",
                     reason="unsupported",
                 )
 

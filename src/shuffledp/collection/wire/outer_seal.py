@@ -1,8 +1,8 @@
 """The outer seal of a report: one HPKE seal (RFC 9180) over all its messages, to a key of the round.
 
-The shuffler opens it while it mixes, never before, and destroys the key afterwards. Until then whoever sees or stores
-the report, also the shuffler's own store, holds bytes that say nothing about which messages it contains. The header of
-the report is part of the context of the seal: a copy under another id or for another task does not open.
+The shuffler opens it while it mixes, never before, and destroys the key afterwards. Until then, bytes that anyone sees
+or stores, including the shuffler's own store, reveal nothing about the messages of the report. The header of the report
+is part of the context of the seal: a copy under another id or for another task does not open.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class ShufflerLaplaceHistogram(AugmentedProtocol, HistogramProtocol):
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
-        """The least number of dummies that is (epsilon, delta)-private overall, both changed categories together."""
+        """The fewest dummies with which both changed categories together are (epsilon, delta)-private."""
         size, named = cls.domain_fields(domain)
         return cls(target, *least_shift(target.epsilon, target.delta), size, named)
 

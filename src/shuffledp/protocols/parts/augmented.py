@@ -17,7 +17,7 @@ from shuffledp.protocols.protocol import Cost
 from shuffledp.randomness import SYSTEM, RandomSource, binomials
 
 MAX_DUMMIES = 10**8
-"""Most dummies of a round; each takes the shuffler about 80 microseconds to seal."""
+"""Maximum number of dummies in a round; each takes the shuffler about 80 microseconds to seal."""
 
 
 class AugmentedProtocol(ClearProtocol):

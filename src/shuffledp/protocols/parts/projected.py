@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 PROJECTED = "projected"
 """The name of the estimator."""
 MAX_PROJECTED = 4096
-"""Above so many categories estimates are not projected: their variance would be smaller by less than 0.03 %."""
+"""With more categories, estimates are not projected: their variance would decrease by less than 0.03 %."""
 _OMITTED_MASS = 1e-18
 _DEVIATIONS = 14
 _SLACK = 1e-12  # more than the rounding error of the transforms
@@ -117,13 +117,13 @@ class ProjectedNoise:
             return float(k <= 0)
         first, masses, tails, cumulative, least = _tables(self.noise, self.numbers, self.nodes)
         others = self.numbers - 1
-        # the sum of the others matters for values from start to end; below it is too large, above small enough
+        # X >= k depends on the sum of the others for N from start to end; it is false below, and true above
         start = min(max(-(-(k + least) // others) - first, 0), len(masses))
         end = min(max((k + least + len(cumulative) - 1) // others + 1 - first, start), len(masses))
         indices = others * np.arange(first + start, first + end) - k - least
         tail = float(masses[start:end] @ cumulative[indices]) + float(tails[end]) + _SLACK
         if k > 0:
-            tail = min(tail, self.variance / k**2)  # so that it tends to 0
+            tail = min(tail, self.variance / k**2)  # Chebyshev, which tends to 0 unlike the slack
         return min(1.0, tail)
 
     def lower_tail(self, k: int) -> float:

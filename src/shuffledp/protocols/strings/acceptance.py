@@ -17,14 +17,14 @@ Word = tuple[int, int]
 """The length and the scrambled word of a string."""
 
 _CHANCE = 1e-6
-"""The largest probability with which a wrong string has the counts of cells that it shares with others."""
+"""The largest probability with which a wrong string that shares cells may have the counts of its other cells."""
 _SIBLING_MARGIN = 4.0
-"""The least log-likelihood ratio of a string to all of its siblings, where these are too many to compare with each."""
+"""The least log-likelihood ratio of a string to all of its siblings, if they are too many to compare one by one."""
 _FEW_BITS = 8
 _CLEAR_MARGIN = 10.0
 """The log-likelihood ratio from which on a string need not be compared with its siblings."""
 _SIBLING_ODDS = 0.02
-"""The largest odds that one of the siblings is right and not the string."""
+"""The largest odds that one of the siblings is right instead of the string."""
 _LEAST_CELLS = 3
 
 
@@ -52,7 +52,7 @@ class Candidates:
     def of(cls, tree: StringTree, counts: Counts, words: dict[Word, Credit]) -> Candidates:
         """Words with their least counts, ordered by the messages in the cells that they share with no other word.
 
-        So a sibling of a frequent string comes after those whose cells it happens to have.
+        So a sibling of a frequent string comes after the strings with which it shares cells.
         """
         listed = list(words)
         buckets = tree.cells(listed)
@@ -90,7 +90,7 @@ class Judge:
     """Whether doubtful words are compared with each of their siblings."""
 
     def accepted(self, candidates: Candidates) -> NDArray[np.int64]:
-        """The positions of the words that are accepted; each takes its cells from those after it."""
+        """The positions of the words that are accepted; the cells of an accepted word do not count for later ones."""
         shared = _shared(candidates.cells)
         alone = np.logical_not(shared.any(axis=1))
         likely = self._likely(candidates, np.ones_like(shared))
@@ -108,11 +108,11 @@ class Judge:
         return np.array(accepted, dtype=np.int64)
 
     def _likely(self, candidates: Candidates, free: Flags) -> Flags:
-        """Whether the free cells speak for the string against all strings with which it shares its first cells.
+        """Whether the free cells make the string more likely than its siblings, the words that share its first cells.
 
-        On the cells from any level on, its log-likelihood ratio must exceed the logarithm of the number of words that
-        only differ from there on. Otherwise a string may be a sibling of one that was not found. Where these are few,
-        the string is compared with each of them.
+        For every level, its log-likelihood ratio on the cells from that level on must exceed the logarithm of the
+        number of words that differ only from that level on. Otherwise the string may be a sibling of one that was not
+        found. If there are few such words, the string is compared with each of them.
         """
         seen, levels = candidates.seen, self.tree.levels
         limits = 3 * _medians(seen, free)[:, None] + 12
@@ -124,7 +124,7 @@ class Judge:
         after = np.cumsum(np.where(free, ratios, 0.0)[:, ::-1], axis=1)[:, ::-1]
         depths = np.array([(0, *self.tree.depths(length)) for length, _ in candidates.words]).reshape(-1, levels + 1)
         bits = depths[:, -1:] - depths[:, :-1]
-        # before its first free cell the string is an accepted one, and where no bits are new it has no siblings
+        # before its first free cell the string equals an accepted one; on levels without new bits it has no siblings
         compared = (np.diff(depths, axis=1) > 0) & (np.cumsum(free, axis=1) > 0)
         margins = np.where(compared, after - bits * math.log(2) + candidates.log_priors[:, None], np.inf)
         few = bits <= _FEW_BITS
@@ -141,7 +141,7 @@ class Judge:
         return likely
 
     def _sibling_odds(self, length: int, first: int, words: list[int], shares: Floats, limits: Floats) -> Floats:
-        """The odds of all others with the same prefix before level ``first``, if all are as likely before."""
+        """The odds that another word with the same prefix before level ``first`` is right, if all priors are equal."""
         depths = self.tree.depths(length)
         bits = depths[-1] - (depths[first - 1] if first else 0)
         limbs = np.repeat(self.tree.as_limbs(length, words), 1 << bits, axis=0)
@@ -153,7 +153,7 @@ class Judge:
         for level in range(first, self.tree.levels):
             buckets = self.tree.bucket_of(length, level, self.tree.prefixes(length, level, limbs))
             seen = self.counts[level, buckets].reshape(totals.shape)
-            totals += np.where(seen <= limits, seen * logs - shares, 0.0)  # more are those of a frequent string
+            totals += np.where(seen <= limits, seen * logs - shares, 0.0)  # larger counts come from a frequent string
         ratios = np.exp(np.minimum(totals - totals[np.arange(len(words)), own][:, None], 500.0))
         odds: Floats = np.maximum(ratios.sum(axis=1) - 1, 1e-300)
         return odds
@@ -172,7 +172,7 @@ class Judge:
         return bool(self._likely(candidates.chosen(np.array([position])), free[None, :])[0])
 
     def _chance(self, values: Counts) -> float:
-        """The probability that as many cells of a wrong string hold at least as many messages."""
+        """The probability that this many cells of a wrong string hold at least as many messages in total."""
         from scipy.special import gammainc
 
         total = int(values.sum())

@@ -42,7 +42,7 @@ class StringTally(Tally):
 
     def __add__(self, other: Tally) -> StringTally:
         if not isinstance(other, StringTally) or self.released or other.released:
-            raise ParameterError("Only tallies of strings before the release belong together.")
+            raise ParameterError("Only tallies of strings that are not released can be added.")
         counts: dict[int, int] = {}
         for part in (self, other):
             for index, count in zip(part.indices, part.counts.tolist(), strict=True):
@@ -158,7 +158,7 @@ class ClearStrings(SingleMessageProtocol, StringsProtocol):
     def check_tally(self, tally: Tally) -> None:
         """Check the tally: no count below the threshold."""
         if isinstance(tally, StringTally) != (not self._is_listed):
-            raise ParameterError("This tally is not one of the strings of this domain.")
+            raise ParameterError("This tally does not belong to this domain of strings.")
         self.histogram(max(1, len(tally.counts))).check_tally(_padded(tally))
 
     def find_strings(

@@ -1,7 +1,7 @@
 """Counts of found strings: the best linear combination of the cells of each.
 
-The c holders of a string are divided among the L levels, so the numbers on two levels have covariance -c / L^2: the
-sum over all levels has none of that variance. A cell that other found strings share also has the variance of their
+The c holders of a string are divided among the L levels, so the numbers on two levels have covariance -c / L^2, and
+their sum over all levels is c, without variance. A cell that other found strings share also has the variance of their
 messages. With the covariance matrix D - (c / L^2) 1 1', D diagonal, generalized least squares weights each level by the
 reciprocal of its entry of D, and the variance of the estimated count is L^2 / (sum of these) - c.
 """
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 _ROUNDS = 4
 _GRAIN = 8
-"""Numbers of cells are rounded down to multiples of its reciprocal."""
+"""Numbers of cells are rounded down to multiples of 1/_GRAIN."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,9 @@ class StringCounts:
 
 
 def estimate_counts(cells: Counts, seen: Counts, *, background: float, variance: float) -> StringCounts:
-    """The counts of strings from what their cells hold, a row each with a column per level.
+    """The counts of strings from the messages ``seen`` in their ``cells``: a row per string, a column per level.
 
-    ``background`` is the mean number of messages of others in a cell, ``variance`` its variance.
+    ``background`` and ``variance`` are the mean and the variance of the number of messages of others in a cell.
     """
     strings, levels = cells.shape
     counts = np.maximum(0.0, levels * (np.median(seen, axis=1) - background)) if strings else np.zeros(0)

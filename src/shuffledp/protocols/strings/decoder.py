@@ -1,8 +1,8 @@
 """The decoder of tree-blanket: from counts of cells to the frequent strings and their estimated counts.
 
 A quick first pass finds the most frequent strings, whose cells are erased: what is left looks like noise, so that a
-second, thorough pass finds less frequent ones. Whether a string is accepted depends on the counts of those of its cells
-that no string accepted before has. All of this is post-processing and may change without any effect on privacy.
+second, thorough pass finds less frequent ones. Whether a string is accepted depends on the counts of its cells that no
+string accepted before it shares. All of this is post-processing and may change without any effect on privacy.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from shuffledp.protocols.strings.tree import StringTree
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_QUICK_SHARE = 0.1  # of the evaluations, for the first pass
+_QUICK_SHARE = 0.1  # of the evaluations that the first pass may use
 _QUICK_PER_STRING = 1e4
-_LEAST_CELLS = 3  # of a listed string
+_LEAST_CELLS = 3  # that a listed string needs
 _MAX_LISTED = 2_000_000
 _SMALL_MEAN = 64
 
@@ -158,7 +158,7 @@ class Decoder:
         return _Accepted(chosen, counts, background)
 
     def _listed(self, last: _Pass, words: list[Word]) -> _Listed:
-        """The listed words whose cells hold more messages than noise explains; more are needed if many are listed."""
+        """The listed words whose cells hold more messages than noise explains; a longer list requires more messages."""
         from scipy.special import gammainc
 
         least = self.settings.false_strings / max(1, len(words))

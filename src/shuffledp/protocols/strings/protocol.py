@@ -54,7 +54,7 @@ class StringsProtocol(IndexedProtocol, EstimatingProtocol[StringsEstimate]):
         if alphabet is not None or max_length is not None:
             raise DomainError("Give the strings once: as alphabet and max_length, or as domain.")
         if not isinstance(domain, Strings):
-            raise DomainError(f"The domain of strings is Strings, not {type(domain).__name__}.")
+            raise DomainError(f"The domain must be of type Strings, not {type(domain).__name__}.")
         return (domain,)
 
     @classmethod

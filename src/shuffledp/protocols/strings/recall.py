@@ -1,9 +1,10 @@
 """The probability that a search finds a string that c users hold.
 
 The c holders of a string are divided among the levels at random, so their numbers have a multinomial distribution.
-These are independent Poisson variables of mean c / levels, given that their sum is c. Let F(r) be the probability for
-independent ones of mean r / levels, which a walk over the levels computes, and P(c) that for exactly c holders. Then
-e^r F(r) = sum of P(c) r^c / c!, so that P(c) follows from F on a circle in the complex plane (Cauchy's formula).
+These are independent Poisson variables of mean c / levels, given that their sum is c. Let F(r) be the probability of
+finding the string if these variables are independent and have mean r / levels; a walk over the levels computes it. Let
+P(c) be the probability for exactly c holders. Then e^r F(r) = sum of P(c) r^c / c!, so that P(c) follows from F on a
+circle in the complex plane (Cauchy's formula).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _NEGLIGIBLE = 1e-10
 
 
 class ScoreWalk:
-    """The score of a right string over the levels of a search: it starts at 0, and ends below 0."""
+    """The score of a right string over the levels of a search: it starts at 0, and below 0 the string is dropped."""
 
     def __init__(self, shares: Floats, gains: Integers, costs: Integers, ceilings: Sequence[int]) -> None:
         self._shares, self._gains, self._costs, self._ceilings = shares, gains, costs, ceilings
@@ -44,7 +45,7 @@ class ScoreWalk:
         return found + part * self._recall(below + 1) if part else found
 
     def least_count(self, probability: float, start: float) -> float:
-        """The least integer from which on this probability is reached, or infinity. It is near ``start``."""
+        """The least count that is found with this probability, or infinity; the search for it begins at ``start``."""
         low, high = 0, max(1, round(start))
         while self._recall(high) < probability:
             low, high = high, high + max(1, high // 16)
@@ -67,14 +68,13 @@ class ScoreWalk:
         # the reciprocal of a Poisson probability, which is not small since the radius is near the count
         scale = math.exp(radius + math.lgamma(count + 1.0) - count * math.log(radius))
         terms = (found * np.exp(-2j * math.pi * count / size * np.arange(len(found)))).real
-        last = (
-            float(terms[-1]) if len(terms) == size // 2 + 1 else 0.0
-        )  # the only other node that is its own mirror image
+        # besides the first, only the node on the negative axis is its own mirror image
+        last = float(terms[-1]) if len(terms) == size // 2 + 1 else 0.0
         total = 2 * float(terms.sum()) - float(terms[0]) - last
         return min(1.0, max(0.0, scale * total / size))
 
     def _circle(self, root: int) -> Complexes:
-        """e^(z - r) F(z) for z on the upper half of the circle of radius r, the square of ``root``; zeros left out."""
+        """e^(z - r) F(z) on the upper half of the circle of radius r = ``root``^2, up to where it is negligible."""
         if root not in self._circles:
             radius, size = float(root * root), _circle_size(root)
             parts: list[Complexes] = []
@@ -106,7 +106,7 @@ class ScoreWalk:
 
 
 def _circle_size(root: int) -> int:
-    """An even number of nodes: a count that differs by it is 8 standard deviations from the radius, or more."""
+    """An even number of nodes: counts that differ by it lie at least 8 standard deviations from the radius."""
     return 10 * root + 12
 
 

@@ -43,7 +43,7 @@ class SampleAndThresholdStrings(ClearStrings):
 
     @classmethod
     def for_target(cls, target: Target, domain: Strings, *, sampling: float | Dyadic | None = None) -> Self:
-        """The least threshold for ``sampling``, which is chosen for strings that just reach it unless given."""
+        """The least threshold for ``sampling``, by default the best one for strings that just reach the threshold."""
         histogram = SampleAndThresholdHistogram.for_target(target, Numbered(_TYPICAL_STRINGS), sampling=sampling)
         return cls(target, domain, histogram.sampling, histogram.threshold)
 

@@ -33,7 +33,7 @@ class Search:
 
 
 def search(tree: StringTree, plan: SearchPlan, symbols: NDArray[Any], *, nodes: int, native: bool = ACTIVE) -> Search:
-    """All words of which every prefix keeps a score.
+    """All words with no prefix that is dropped because its score is below 0.
 
     ``symbols`` has the symbol of each bucket, per level. On each level, at most ``nodes`` prefixes are extended: those
     with the best scores.

@@ -1,11 +1,11 @@
 """The plan of a search for strings of one length: scores, thresholds, and the predicted recall.
 
-On each level the search sees a symbol of every prefix, the capped count of its cell. A prefix is scored by its
-log-likelihood ratio minus the logarithm of the number of prefixes of its depth (Fano 1963), which sequential decoders
-use for codes: the logarithm of the odds that it is right. It is extended if these odds, times the probability that the
-search then succeeds, exceed a price times the expected work below a wrong prefix. A backward recursion over the levels
-finds the least such score of each, its floor. Scores are stored as integers above the floor, up to a ceiling. So the
-distribution of the score of a wrong string and of one that c users hold follow from those of one cell.
+On each level the search sees a symbol of every prefix, the capped count of its cell. The score of a prefix is its
+log-likelihood ratio minus the logarithm of the number of prefixes of its depth, as in sequential decoding (Fano 1963):
+the logarithm of the odds that it is right. It is extended if these odds, times the probability that the search then
+succeeds, exceed a price times the expected work below a wrong prefix. A backward recursion over the levels finds the
+floor of each, the least score that is extended. Scores are stored as integers above the floor, up to a ceiling. So the
+distributions of scores, of a wrong string and of one that c users hold, follow from the distributions of one cell.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LOWEST, _HIGHEST = -112, 80
 _SCORES = np.arange(_LOWEST, _HIGHEST + 1)
 _ODDS = np.exp(_SCORES / SCALE)
 _CEILINGS = (-36, -30, -24, -18, -12, -6, 0, 8, 16, 28)
-"""Maximum scores of prefixes that are extended. With a higher one, fewer strings are lost that have few messages on
-some levels, and prefixes of a frequent string with wrong last bits are extended farther."""
+"""Maximum scores of prefixes that are extended. A higher maximum loses fewer strings that have few messages on some
+levels, but prefixes of a frequent string with wrong last bits are extended farther."""
 _PRICE_STEPS = (-1.2, -0.9, -0.6, -0.3, 0.0, 0.3)
 """Logarithms of the prices that are compared, relative to that of a similar plan."""
 _WORTHWHILE = 1e-3
@@ -41,7 +41,7 @@ _LEAST_GAIN, _LARGEST_GAIN = -127, 127
 _MAX_SYMBOLS = 4096
 _MAX_DRAFTS = 80
 _LEAST_RECALL, _LARGEST_RECALL = 0.88, 0.98
-"""Of a string with the count that the scores are made for."""
+"""The recall to aim at, of strings of the count that the scores are made for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +123,11 @@ class SearchPlan:
     shares: Floats
     """The distribution of the symbols of a wrong string."""
     probability: float
-    """That with which strings from ``count`` on are found."""
+    """The probability with which strings of at least ``count`` users are found."""
     log_price: float
     """The logarithm of the price of an evaluation, in probability of finding the string."""
     ceiling: int
-    """The largest odds of prefixes that are extended."""
+    """The largest logarithm of the odds of prefixes that are extended, in units of scores."""
     last_floor: int
     """The logarithm of the odds, in units of scores, from which on a string is accepted."""
 
@@ -145,7 +145,7 @@ class SearchPlan:
         return self._walk.least_count(self.probability, self.design_count)
 
     def tables(self, symbols: int) -> NDArray[np.int16]:
-        """What each of so many symbols adds to the score, per level."""
+        """What each symbol adds to the score, per level; ``symbols`` is the number of symbols."""
         gains = np.pad(self.gains, (0, max(0, symbols - len(self.gains))), mode="edge")[:symbols]
         tables: NDArray[np.int16] = (gains - self.costs[:, None]).astype(np.int16)
         return tables
@@ -203,7 +203,7 @@ def plan_search(
 
 @dataclass(frozen=True, eq=False)
 class _Options:
-    """Floors for several prices, a row each, and what they come to."""
+    """Floors for several prices, a row per price, with the recall and the work of each."""
 
     floors: Integers
     recall: Floats
@@ -259,7 +259,7 @@ class _Draft:
         return plan, float(options.recall[best])
 
     def _ceiling_step(self, sibling_work: float) -> int:
-        """Whether a lower or higher ceiling fits the work beside frequent strings better."""
+        """-1 or 1 if a lower or a higher ceiling fits the limit on work beside frequent strings better, else 0."""
         limit = self._settings.evaluations_per_string
         return -1 if sibling_work > limit else 1 if sibling_work < limit / 2.5 else 0
 
@@ -297,7 +297,7 @@ class _Draft:
         )
 
     def _finished(self, length: int, floors: Integers, ceiling: int, log_price: float) -> SearchPlan:
-        """The plan with these floors; the last one by the expected number of false strings."""
+        """The plan with these floors; the last one is replaced according to the expected number of false strings."""
         floors = np.minimum(floors, _HIGHEST - 1)
         floors[: self._branching] = np.minimum(floors[: self._branching], ceiling)
         tops = [ceiling if level < self._branching else _HIGHEST for level in range(len(floors))]

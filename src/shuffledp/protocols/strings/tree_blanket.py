@@ -141,7 +141,7 @@ class TreeBlanketStrings(BlanketProtocol, StringsProtocol):
 
     @classmethod
     def options_of_a_round(cls) -> dict[str, Any]:
-        """Other hash functions in every round, so that no string is always unlucky; documents keep 53 bits exactly."""
+        """New hash functions in every round, so that no string always collides; the seed has 53 bits, exact in JSON."""
         return {"seed": secrets.randbits(53)}
 
     @cached_property
