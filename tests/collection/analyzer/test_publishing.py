@@ -151,6 +151,8 @@ def test_any_text_is_shown_safely(of_strings, text, shown):
     page = publishing.release_page(result, ENTRY, 0.95).decode()
     assert f"<tr><td>{shown}</td>" in page
     assert "<script" not in page
+    assert page.count("is in this list with probability") == 1
+    assert "<svg" in page
 
 
 def test_hidden_strings(shared_collection, tmp_path):
