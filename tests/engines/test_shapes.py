@@ -266,7 +266,8 @@ def test_the_column_is_the_same_in_every_shape(tmp_path):
     assert wanted[True, ("NA",)][0] == [2, 2, 1, 1, 1, 1, 1, 0]
     assert wanted[False, ()][2] == [2, 2, 1, 1, 1, 1, 1, 6]
     assert wanted[True, ()][4] == [8, 2]
-    assert wanted[False, ("NA",)][1] == ("ParameterError", "'NA' cannot be a value and mean a missing one too.")
+    refused = "'NA' cannot be both a value and a marker for missing values."
+    assert wanted[False, ("NA",)][1] == ("ParameterError", refused)
     for name, content in shapes.items():
         assert outcomes(column_of(tmp_path, name, content)) == wanted, name
 

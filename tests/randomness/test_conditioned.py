@@ -86,5 +86,5 @@ def test_bad_input():
             conditioned_laplace(ratio, 3)
     with pytest.raises(ParameterError, match="too many likely values"):
         conditioned_laplace(1 - 2.0**-20, 1000)
-    with pytest.raises(ParameterError, match="there must be a part"):
+    with pytest.raises(ParameterError, match="parts must be at least 1"):
         uniform_composition(3, 0)

@@ -85,7 +85,7 @@ def list_rounds(
 @rounds_app.command("close")
 @takes_groups
 def close_round(task: _TaskArgument, options: RoundsOptions) -> None:
-    """Close a round of a shuffler before its time; below its minimum it is refused.
+    """Close a round of a shuffler before its time; refused if the round is below its minimum.
 
     Example: shuffledp rounds close 5d1ff4a0 --config shuffler.toml
     """

@@ -34,7 +34,9 @@ class Domain(ABC):
         """Refuse a marker for missing values, such as NA, that is the name of a value."""
         for marker in markers:
             if self.is_named(marker):
-                raise ParameterError(f"{marker!r} cannot be a value and mean a missing one too.", value=marker)
+                raise ParameterError(
+                    f"{marker!r} cannot be both a value and a marker for missing values.", value=marker
+                )
 
 
 class DiscreteDomain(Domain):

@@ -76,7 +76,7 @@ class Interval(Domain):
         return f"{'integers' if self.whole else 'numbers'} from {self.lower:g} to {self.upper:g}"
 
     def outside(self, numbers: NDArray[np.float64], *, clip: bool = False) -> NDArray[np.bool_]:
-        """Which numbers are not in the domain: NaN, not an integer if ``whole``, and unless ``clip`` beyond a bound."""
+        """Which numbers are outside: NaN, non-integers if ``whole``, and numbers beyond a bound unless ``clip``."""
         outside = np.isnan(numbers) if clip else ~((numbers >= self.lower) & (numbers <= self.upper))
         return outside | (numbers != np.floor(numbers)) if self.whole else outside
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RadiusOf = Callable[[Floats, float], float]
 """From weights of the bins and a risk to a distance: the estimate of sum(weights * counts) exceeds the truth by more
-with probability at most risk / 2, and falls below it by more with probability at most risk / 2."""
+than this distance with probability at most risk / 2, and falls below it by more with probability at most risk / 2."""
 
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 _MAX_REFINED = 48  # bins at either end of an interval that are tested with the sharper bound of radius_of

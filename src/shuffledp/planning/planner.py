@@ -135,7 +135,7 @@ class Plan:
 
     @property
     def composed(self) -> Guarantee:
-        """The guarantee of all ``releases`` together, at the delta of the target; that of the protocol if it is one.
+        """The guarantee of all ``releases`` together, at the delta of the target; of one release, that of the protocol.
 
         It is composed exactly, or where that takes long by an upper bound that is usually within 0.5 %.
         """

@@ -204,7 +204,7 @@ class FrequentStrings:
 
     def __post_init__(self) -> None:
         if not isinstance(self.domain, Strings):
-            raise DomainError(f"The domain of strings is Strings, not {type(self.domain).__name__}.")
+            raise DomainError(f"The domain must be of type Strings, not {type(self.domain).__name__}.")
 
     def settings(self) -> dict[str, Any]:
         """The arguments of ``calibrate`` that follow from the question."""

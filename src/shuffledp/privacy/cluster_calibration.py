@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 LEAST_EPSILON_OF_A_TABLE = 0.5
 """Below it the tables of ``fewest_messages`` take too long; clusters of equally likely sizes are used instead."""
 _LEAST_SEARCHED, _LEAST_SEARCHED_EXACTLY = 0.2, 0.5
-"""The best sizes are scaled from those at the first epsilon below it, and from a nearby epsilon between the two."""
+"""Below the first epsilon, sizes are scaled up from the best ones there; between the two, from those of one nearby."""
 _RATE_STEPS = 1000  # rates are multiples of 1/1000
 _WEIGHT_STEPS = 1000
 _NEARLY_LEAST = 1.004  # up to this factor, more pairs are accepted for smaller clusters, hence shorter reports
@@ -99,7 +99,7 @@ def _best_sizes(epsilon: float, delta: float, split: float, view: View) -> tuple
 
 @lru_cache(maxsize=64)
 def fewest_messages(epsilon: float, delta: float, split: float) -> tuple[Dyadic, PairClusters | NegativeBinomialPairs]:
-    """Noise for a histogram with the variance of ``least_clusters``, and fewer messages if an optimization finds it."""
+    """Noise for a histogram with the variance of ``least_clusters``, with fewer messages if optimization finds such."""
     ratio, uniform = least_noise(epsilon, delta, split, "histogram")
     if epsilon < LEAST_EPSILON_OF_A_TABLE or isinstance(uniform, NegativeBinomialPairs):
         return ratio, uniform

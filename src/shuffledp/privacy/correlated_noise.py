@@ -108,7 +108,7 @@ class CorrelatedNoiseCurve:
         return ((pair,),) if self.view == "signed" else ((pair,), (pair.reversed,))
 
     def delta_with_cut(self, epsilon: float, cut: float) -> float:
-        """``delta_at`` without outcomes of a mass of about ``cut``, which is added to delta in full."""
+        """``delta_at`` without outcomes of a total mass of about ``cut``; that mass is added to delta in full."""
         pair = self._pair(cut)
         if self.view == "histogram":
             return pair.delta_with_reversed_twin(epsilon)
@@ -229,7 +229,7 @@ class FloodedCurve(Protocol):
         """Upper bound on the least delta."""
 
     def delta_with_cut(self, epsilon: float, cut: float) -> float:
-        """``delta_at`` without outcomes of a mass of about ``cut``, which is added to delta in full."""
+        """``delta_at`` without outcomes of a total mass of about ``cut``; that mass is added to delta in full."""
 
 
 CurveOfFlooding = Callable[[Fraction, Dyadic], FloodedCurve]

@@ -28,14 +28,14 @@ from shuffledp.privacy.mirrored_composition import IndependentComposition, Mirro
 from shuffledp.randomness import Dyadic
 from shuffledp.search import find_bracket, narrow
 
-_NARROW = 2e-5  # of the logarithm of the noise
-_CLOSE_ENOUGH = 1e-4  # of the logarithm of delta below the target
-_FURTHEST = 60.0  # of the logarithm of the noise from the guess
+_NARROW = 2e-5  # width of a bracket, in logarithms of the noise
+_CLOSE_ENOUGH = 1e-4  # distance of delta from the target, in logarithms
+_FURTHEST = 60.0  # distance from the guess, in logarithms of the noise
 _MAX_PER_CELL = 1e13
 _OUTCOMES_OF_LEVEL = 1 << 18  # per level; grouping clone counts into so few blocks needs less than 0.1 % more noise
 _CUT = 1e-17
-_RELATIVE_DIFFERENCE = 1e-6  # of a delta on other machines
-_FOURIER_DIFFERENCE = 1e-15  # the same, absolute
+_RELATIVE_DIFFERENCE = 1e-6  # of the same delta computed on other machines
+_FOURIER_DIFFERENCE = 1e-15  # absolute difference, likewise
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class CorrelatedTreeCurve:
         return self._composed.delta_at(epsilon)
 
     def delta_with_cut(self, epsilon: float, cut: float) -> float:
-        """``delta_at`` without outcomes of a mass of about ``cut``, which is added to delta in full."""
+        """``delta_at`` without outcomes of a total mass of about ``cut``; that mass is added to delta in full."""
         return self._with_cut(cut).delta_at(epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:

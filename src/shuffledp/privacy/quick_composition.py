@@ -21,7 +21,7 @@ _CUT = 1e-16
 _LEAST_DELTA = 1e-15  # of a point of a curve
 _STEP = 0.5  # between points, in standard deviations of the losses
 _FINE_STEP = 0.18
-_TAIL_DEVIATIONS = 5.0  # of the sum of all losses; points are dense up to the part of this that one release contributes
+_TAIL_DEVIATIONS = 5.0  # of the sum of all losses; up to the part of one release, points are dense
 _MAX_GROWTH = 1.5
 _CACHED_CURVES = 64
 

@@ -4,8 +4,8 @@ Murakami, Sei and Eriguchi (2025). Users send their value, sealed; the analyzer 
 the messages that were kept and the dummies.
 
 - ``TruncatedLaplace``: z dummies of a category with Pr[z = k] proportional to ratio^|k - shift|, k >= 0. Replacing a
-  user changes two categories. The likelihood ratio of one without the user and with is 1/ratio for k = 1..shift, ratio
-  above, infinite at 0.
+  user changes two categories. The likelihood ratio of one (without the user over with the user) is 1/ratio for k =
+  1..shift, ratio above, and infinite at 0.
 - ``SampledGeometric``: every report is kept with probability ``keep``, and the dummies are geometric. The likelihood
   ratio of a category with and without the user is 1 - keep at 0 and 1 - keep + keep/ratio elsewhere, so that the two
   outcomes "none" and "some" contain all information. Other users' reports only add independent noise.
@@ -259,4 +259,4 @@ def least_sampling(epsilon: float) -> tuple[Dyadic, Dyadic]:
             return keep, ratio
         keep = Dyadic.at_least(math.nextafter(float(keep.complement), 2.0)).complement
         ratio = Dyadic.at_least(math.nextafter(float(ratio), 2.0))
-    raise InfeasibleError(f"epsilon = {epsilon:g} is too small to sample reports for.", epsilon=epsilon)
+    raise InfeasibleError(f"epsilon = {epsilon:g} is too small for sampling reports.", epsilon=epsilon)

@@ -56,7 +56,8 @@ def uniform_composition(total: int, parts: int, source: RandomSource = SYSTEM) -
     """
     if not 0 <= total <= _LARGEST_TOTAL or parts < 1:
         raise ParameterError(
-            f"The total must lie between 0 and 2^40 and there must be a part; got {total} and {parts}.", total=total
+            f"The total must lie between 0 and 2^40, and parts must be at least 1; got {total} and {parts}.",
+            total=total,
         )
     bars = uniform_subset(total + parts - 1, parts - 1, source)
     return np.diff(bars, prepend=-1, append=total + parts - 1) - 1

@@ -66,7 +66,7 @@ class RowsOfUsers:
         return UserIds(self.user, self.pick, self.order_by, self.drop_missing_users)
 
     def options(self) -> dict[str, Any]:
-        """The same as options of a question."""
+        """These settings as the options of a question."""
         return asdict(self)
 
     def with_order(self, columns: Sequence[str]) -> list[str]:

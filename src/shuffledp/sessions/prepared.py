@@ -142,7 +142,9 @@ def prepare_strings(
 ) -> Prepared:
     """The frequent strings of the users; ``candidates`` is a public list of likely ones."""
     if not hasattr(column, "strings"):
-        raise ParameterError("Strings are found in columns of this process: count them there, and use `run_counts`.")
+        raise ParameterError(
+            "Strings cannot be found in a column of another engine: count them there, and use `run_counts`."
+        )
     indices = column.strings(domain)
     caveats = caveats_of(column)
     if domain.other:

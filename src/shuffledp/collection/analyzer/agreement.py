@@ -81,7 +81,7 @@ class _WorkDirectory:
 def check_agreement(work: Path) -> set[bytes]:
     """Refuse a work directory whose parts do not agree, and say how to repair it.
 
-    Lost files of releases do not affect the budget: their tasks are returned.
+    Releases whose files are lost do not affect the budget; their tasks are returned.
     """
     contents = _WorkDirectory.read(work)
     _refuse_contradictory(contents, work)

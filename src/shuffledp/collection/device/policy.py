@@ -43,8 +43,8 @@ class Policy:
         achieved = guarantee.delta_at(self.max_epsilon)
         if not achieved <= self.max_delta:
             raise PolicyError(
-                f"The task is private with epsilon = {guarantee.epsilon:g} and delta = {guarantee.delta:g}, and at "
-                f"epsilon = {self.max_epsilon:g} with delta = {achieved:.3g}; this device allows epsilon = "
+                f"The task is private with epsilon = {guarantee.epsilon:g} and delta = {guarantee.delta:g}; at "
+                f"epsilon = {self.max_epsilon:g} its delta is {achieved:.3g}. But this device allows epsilon = "
                 f"{self.max_epsilon:g} with delta = {self.max_delta:g}.",
                 epsilon=guarantee.epsilon,
                 delta=achieved,

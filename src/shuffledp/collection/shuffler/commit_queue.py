@@ -16,7 +16,7 @@ from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcom
 _MAX_IN_A_GROUP = 512
 _MAX_BYTES_IN_A_GROUP = 1 << 23
 _GROUP_DIVISOR = 3
-"""The writer starts when a third as many reports wait as were in the last group, and further requests are read while it
+"""The writer starts when the number of waiting reports is a third of the last group; further requests are read while it
 writes. If it waited for all of them, reading and writing would alternate, and one of two cores would be idle."""
 _CHECK_SECONDS = 1.0
 _STUCK_SECONDS = 10.0  # a commit that takes longer indicates that the store hangs

@@ -68,7 +68,7 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         self._authors, self._shuffler = tuple(authors), shuffler
 
     def get(self, name: str, version: int | None = None) -> ServedTask | None:
-        """The task with this id in hexadecimal and, if given, of this version, if it is served."""
+        """The served task with this hexadecimal id and, if given, this version; None if there is none."""
         served = self.find(name)
         return served if served is None or version in (None, served.task.version) else None
 

@@ -69,7 +69,7 @@ class RandomizedResponseCurve:
         if self._is_enumerated:
             flip = Dyadic(self.blanket.numerator, self.blanket.bits + 1)
             exact = two_response_delta(self.users, flip, epsilon)
-            # a tiny value may be rounding error only; the bound is exactly 0 where delta is
+            # a tiny value may be pure rounding error; the bound of the blanket is exactly 0 where delta is 0
             return exact if exact > _TINY else min(exact, self._blanket_curve.delta_at(epsilon))
         return min([self._blanket_curve.delta_at(epsilon), *(curve.delta_at(epsilon) for curve in self.clone_curves)])
 

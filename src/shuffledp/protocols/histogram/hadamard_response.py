@@ -42,7 +42,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, bernoulli, binomi
 Floats = NDArray[np.float64]
 
 _MAX_OUTPUTS = 1 << 62
-_BLOCK_SHARE = 0.1  # fraction of the risk of an interval for blocks with more users than their upper bound
+_BLOCK_SHARE = 0.1  # share of an interval's risk: that a block has more users than its upper bound
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ _KEYS = tuple(tuple(field.name for field in dataclasses.fields(kind)) for kind i
 
 
 def flat_flood(fields: dict[str, Any]) -> dict[str, Any]:
-    """Encoded fields with those of the flood in the place of ``flood``, as signed documents contain them."""
+    """Encoded fields in which ``flood`` is replaced by the fields of the flood, as in signed documents."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
         flat |= value if name == "flood" else {name: value}
@@ -143,7 +143,7 @@ class NoiseShares:
         return np.concatenate((*sent, pairs, pairs + 1))
 
     def totals(self, users: int, bins: int, source: RandomSource) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The numbers of "+1" and "-1" that ``users`` users add to each bin, which have the distribution of a sum."""
+        """The numbers of "+1" and "-1" that ``users`` users add to each bin, drawn from the distribution of the sum."""
         share = Fraction(users, self.planned)
         if isinstance(self.flood, NegativeBinomialPairs):
             pairs = negative_binomial(share * self.flood.flood_shape, self.flood.flood_ratio, bins, source)

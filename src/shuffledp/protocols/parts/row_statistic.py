@@ -89,7 +89,7 @@ class RowStatistic:
         return np.clip(ends, 0.0, self.noise.trials)
 
     def _seldom_above(self, sharing: float, risk: float) -> Callable[[int], bool]:
-        """Whether the statistic exceeds k with at most the risk; rows whose cells are shared count as larger."""
+        """Whether the statistic exceeds k with probability at most ``risk``; rows with shared cells count as larger."""
         rows = self.rows - self.order + 1
         return lambda k: self._rows_beyond(sharing + float(self.noise.upper_tail(k + 1)), rows) <= risk
 

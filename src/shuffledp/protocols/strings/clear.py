@@ -38,7 +38,7 @@ class StringTally(Tally):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.indices) != len(self.counts):
-            raise ParameterError(f"{len(self.indices):,} strings do not have {len(self.counts):,} counts.")
+            raise ParameterError(f"There are {len(self.indices):,} strings, but {len(self.counts):,} counts.")
 
     def __add__(self, other: Tally) -> StringTally:
         if not isinstance(other, StringTally) or self.released or other.released:
