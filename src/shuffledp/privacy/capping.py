@@ -27,8 +27,8 @@ from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import as_delta
 from shuffledp.privacy.guarantee import PrivacyCurve
 
-_STEP = 1e-3  # of epsilon, to see whether the bound increases
-_PRECISION = 1e-4  # relative, of the epsilon where the bound is least
+_STEP = 1e-3  # distance in epsilon at which an increase of the bound is tested
+_PRECISION = 1e-4  # relative precision of the epsilon at which the bound is least
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _UP = 1 + 1e-9  # rounding: the relative error of a mass is at most (shares + 5) 2^-53 per message, below 4e-10 in total
 _NEGLIGIBLE = 1e-40

@@ -47,7 +47,7 @@ class ShufflerLaplaceCount(AugmentedProtocol, CountProtocol):
 
     @classmethod
     def for_target(cls, target: Target) -> Self:
-        """The least number of dummies that is (epsilon, delta)-private."""
+        """The fewest dummies that make the count (epsilon, delta)-private."""
         return cls(target, *least_shift(target.epsilon, target.delta, coordinates=1))
 
     @property

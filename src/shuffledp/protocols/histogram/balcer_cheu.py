@@ -71,7 +71,7 @@ class BalcerCheuHistogram(TokenProtocol, HistogramProtocol):
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered, *, padded: bool = False) -> Self:
-        """The least noise that is (epsilon, delta)-private overall, both changed categories together."""
+        """The least noise with which both changed categories together are (epsilon, delta)-private."""
         return cls(target, cls.least_absence(target), *cls.domain_fields(domain), padded)
 
     @classmethod

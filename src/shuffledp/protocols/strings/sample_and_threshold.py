@@ -19,7 +19,7 @@ from shuffledp.protocols.strings.clear import ClearStrings
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
-_TYPICAL_STRINGS = 1 << 20  # for the choice of the sampling probability: hardly any string has an average count
+_TYPICAL_STRINGS = 1 << 20  # assumed when the sampling probability is chosen: the average count is then small
 
 
 @dataclass(frozen=True)
