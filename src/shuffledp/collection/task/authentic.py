@@ -23,7 +23,7 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
     verified = verify_document(content, authors, name="task", labels=SIGNED_AS, max_bytes=MAX_TASK_BYTES)
     with refusing("malformed", "task"):
         task = Task.from_document(verified.document)
-        if task.content != verified.content:  # in Python true equals 1
+        if task.content != verified.content:  # equal documents may differ as bytes: True == 1
             raise ParameterError("The task is not in canonical form.")
         if task.wire is not None:
             task.wire.check_supported()

@@ -66,7 +66,7 @@ class CheuHistogram(HistogramProtocol):
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered, *, form: str = "ones") -> Self:
-        """The least flip probability that is (epsilon, delta)-private overall, both changed categories together."""
+        """The least flip probability with which both changed categories together are (epsilon, delta)-private."""
         size, named = cls.domain_fields(domain)
         return cls(
             target, _flip(target.calibration, target.honest_users, target.epsilon, target.delta), size, named, form
