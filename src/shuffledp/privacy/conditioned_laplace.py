@@ -90,7 +90,7 @@ class ConditionedLaplace:
             * math.exp(-decay_of(self.ratio) * max(0, k - last))
             / -math.expm1(-decay_of(self.ratio))
         )  # masses decrease at least as fast as those of independent noise
-        return min(1.0, (listed + beyond) * (1 + _ROUNDING))
+        return as_delta((listed + beyond) * (1 + _ROUNDING))
 
     def lower_tail(self, k: int) -> float:
         """Upper bound on Pr[X <= k]."""
@@ -155,7 +155,7 @@ class ConditionedLaplaceCurve:
             return ((DiscretePair(np.ones(1), np.ones(1), ordered=True),),)
         gain = self.chance_of_largest_loss
         loss = gain * math.exp(-self.pure_epsilon)
-        masses = np.array([loss, max(0.0, 1 - gain - loss), gain])
+        masses = np.array([loss, as_delta(1 - gain - loss), gain])
         return ((DiscretePair(masses, masses[::-1].copy(), ordered=True),),)
 
 

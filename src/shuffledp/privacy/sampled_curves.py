@@ -159,7 +159,7 @@ class SampledTotal:
     def epsilon_at(self, delta: float) -> float:
         """Upper bound on the least epsilon at this delta, infinite if there is none: the smaller of both methods."""
         added = self.epsilon if self.delta <= delta * (1 + 1e-12) else math.inf
-        low, high = 0.0, max(0.0, (self.first + len(self.masses)) / STEPS_PER_UNIT)
+        low, high = 0.0, max(0, self.first + len(self.masses)) / STEPS_PER_UNIT
         if self.delta_at(0.0) <= delta:
             return 0.0
         if self.delta_at(high) > delta:

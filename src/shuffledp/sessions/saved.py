@@ -28,7 +28,7 @@ FORMAT, VERSION = "shuffledp-session", 1
 MAX_SESSION_BYTES = 1 << 24
 MAX_LABEL = 200
 """Maximum number of characters of a label and of a subject."""
-_QUESTIONS = {"mean": "sum", "variance": "quantiles"}
+_QUESTIONS = {"variance": "quantiles"}
 """The question whose protocols answer a statistic of another name."""
 STATISTICS = ("count", "histogram", "sum", "mean", "quantiles", "variance", "strings")
 
@@ -238,10 +238,11 @@ def _neighbours(content: Mapping[str, Any]) -> str:
 
 def _protocol(document: Any, statistic: str) -> Protocol:
     protocol = from_document(document)
-    question = _QUESTIONS.get(statistic, statistic)
-    if protocol.question != question:
-        raise ParameterError(f"{protocol.question}/{protocol.name} does not answer the statistic {statistic}")
-    return protocol.answering("mean") if statistic == "mean" else protocol
+    try:
+        return protocol.answering(_QUESTIONS.get(statistic, statistic))
+    except ParameterError:
+        told = f"{protocol.question}/{protocol.name} does not answer the statistic {statistic}"
+        raise ParameterError(told) from None
 
 
 def _release_document(release: Release) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from shuffledp.pages.assets import read_asset
 from shuffledp.pages.headers import content_security_policy, security_headers
 from shuffledp.pages.rendering import render_page
 from shuffledp.protocols.protocol import Protocol
+from shuffledp.protocols.strings.protocol import StringsProtocol
 
 LANGUAGES = ("en", "de")
 CLIENT_FILES: dict[str, tuple[str, ...]] = {
@@ -216,7 +217,7 @@ class Survey:
             "texts": {
                 name: text
                 for name, text in texts.items()
-                if self.task.protocol.question == "strings" or not _STRING_TEXTS.match(name)
+                if isinstance(self.task.protocol, StringsProtocol) or not _STRING_TEXTS.match(name)
             },
         }
 
@@ -306,8 +307,9 @@ def _versioned_name(protocol: Protocol) -> str:
 
 def _assets_of(task: Task, language: str) -> tuple[str, ...]:
     """The scripts and styles of the page of a task."""
-    question, client_file = task.protocol.question, _ANSWERED.get(_versioned_name(task.protocol), "")
-    return *_ASSETS, client_file, f"client-{language}.js", *([_STRINGS] if question == "strings" else [])
+    client_file = _ANSWERED.get(_versioned_name(task.protocol), "")
+    strings = (_STRINGS,) if isinstance(task.protocol, StringsProtocol) else ()
+    return *_ASSETS, client_file, f"client-{language}.js", *strings
 
 
 def _check_url(name: str, url: str) -> None:
