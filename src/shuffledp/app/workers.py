@@ -173,8 +173,8 @@ class _Worker:
         self._pipe, remote = context.Pipe()
         self._reader = ThreadPoolExecutor(1, "planner")
         self._process = context.Process(target=_work, args=(remote, processor_seconds), daemon=True)
-        # Ctrl-C is for the server: the processes that are started here inherit that it is blocked. Starting the tracker
-        # would unblock it again, so that is started before
+        # Ctrl-C is for the server: it is blocked here, which the started processes inherit. Starting the tracker would
+        # unblock it, so the tracker is started first
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:

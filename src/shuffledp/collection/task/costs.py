@@ -16,7 +16,7 @@ from shuffledp.planning import Plan, Question
 MAXIMUM_PER_MINIMUM = 10
 """By default, the maximum number of users of a task is this many times the minimum."""
 EQUAL_ERRORS = 1.1
-"""Errors within this factor of the best count as equal when plans are ranked by their cost."""
+"""Errors that differ by less than this factor are treated as equal when plans are ranked by their cost."""
 
 
 @dataclass(frozen=True)

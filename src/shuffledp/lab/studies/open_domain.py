@@ -31,14 +31,14 @@ _MODEL_USERS = 1_000_000
 _RARE_COUNT = 10
 """Users of every other string: far too few to be found."""
 _SIBLINGS = 3e-4
-"""Words that share a prefix with a string and are taken for it, per string; about 1e-4 were measured."""
+"""Expected number of wrong words found per planted string, with a prefix of that string; about 1e-4 were measured."""
 _ALWAYS_FOUND = 0.999
 """Predicted recall from which on the counts of found strings have no selection bias."""
 
 _SAMPLING = 0.25
 """Of sample-and-threshold: good for strings of about a hundred users."""
 _SEALED_SAMPLING, _SEALED_THRESHOLD, _SEALED_DUMMIES = 0.2, 14, 19.8
-"""Parameters of a sealed threshold at epsilon 1 and delta 1e-6; the dummies are per group size, in all."""
+"""Parameters of a sealed threshold at epsilon 1 and delta 1e-6; the dummies of a round are counted per group size."""
 _PEM_GROUPS, _PEM_FIRST_BITS, _PEM_STEP_BITS, _PEM_KEPT_BITS = 7, 16, 8, 10
 _PEM_FALSE_ALARM = 1e-6
 
@@ -99,7 +99,7 @@ def _population(setting: _Setting, source: RandomSource) -> tuple[list[_Planted]
     rare = dict.fromkeys(map(domain.encode, _texts(left // _RARE_COUNT, max(setting.lengths), source)), _RARE_COUNT)
     counts = {index: string.count for index, string in planted.items()}
     counts |= {index: count for index, count in rare.items() if index not in planted}
-    counts[0] = setting.users - sum(counts.values())  # of the empty string: what is left after equal strings
+    counts[0] = setting.users - sum(counts.values())  # the empty string is held by the remaining users
     data = np.empty((len(counts), 2), dtype=domain.index_type)
     data[:, 0], data[:, 1] = list(counts), list(counts.values())
     return list(planted.values()), data

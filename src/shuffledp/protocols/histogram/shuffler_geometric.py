@@ -53,7 +53,7 @@ class ShufflerGeometricHistogram(AugmentedProtocol, HistogramProtocol):
 
     @classmethod
     def for_target(cls, target: Target, domain: Categories | Numbered) -> Self:
-        """The most reports and the fewest dummies that are epsilon-private; delta is not needed."""
+        """The largest ``keep`` and the fewest dummies that are epsilon-private; delta is not needed."""
         return cls(target.pure(), *least_sampling(target.epsilon), *cls.domain_fields(domain))
 
     @cached_property
