@@ -30,7 +30,7 @@ export class WorkerLink {
     this.worker = new Worker(trusted(url) as unknown as string, { type: "module" });
     this.worker.onmessage = (event: MessageEvent<Response>) => this.receive(event.data);
     this.worker.onerror = () => {
-      for (const call of this.waiting.values()) call.reject(new Failure("fault", "the worker failed"));
+      for (const call of this.waiting.values()) call.reject(new Failure("fault", "worker failed"));
       this.waiting.clear();
     };
   }

@@ -152,7 +152,7 @@ async function deliver(): Promise<void> {
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       if (error.reason === "refused") return showRefusal(error);
-      if (error.reason !== "unreachable") return showFailure(new Failure("fault")); // the report may have arrived
+      if (error.reason !== "unreachable") return showFailure(new Failure("fault", error.message)); // the report may have arrived
     }
     retry.hidden = false;
     await untilRetry(retry, pause, (seconds) => {
