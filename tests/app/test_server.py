@@ -278,7 +278,7 @@ def test_the_empty_page_computes_nothing(served):
     assert status == 200
     assert "Choose a question and press Plan." in page
     status, page = served.get("/", users="123457", show="known")
-    assert "0 of 18 protocols calibrated." in page
+    assert "0 of 20 protocols calibrated." in page
 
 
 def test_only_this_machine_and_this_page(served):

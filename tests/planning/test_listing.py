@@ -80,7 +80,8 @@ def test_a_notebook_shows_every_plan_by_its_position(question):
     assert set(range(min(len(plans), 20))) <= set(listed)
     for position, row in listed.items():
         assert row[1:3] == [plans[position].protocol.name, plans[position].variant]
-        assert f"{plans[position].cost.messages_per_user:,.4g}" in row
+        cost = plans[position].cost
+        assert f"{cost.messages_per_user + cost.dummies_per_user:,.4g}" in row
     content = "".join(document(plans).itertext())
     assert plans.best.guarantee.statement() in content
     assert f"{question.users:,} users at epsilon = 1, delta = 1e-06" in content

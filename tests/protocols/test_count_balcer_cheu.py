@@ -176,6 +176,7 @@ def test_guarantee_and_cost():
         "max_messages_per_user": 2,
         "bits_per_message": 1,
         "bytes_per_user": 0.25,
+        "dummies_per_user": 0.0,
     }
 
 

@@ -57,7 +57,9 @@ def from_document(document: Mapping[str, Any]) -> Protocol:
     if not isinstance(document, Mapping) or set(document) != {"version", "protocol", "parameters"}:
         raise ParameterError("A protocol's document has the keys version, protocol and parameters.")
     version = document["version"]
-    if isinstance(version, bool) or version not in VERSIONS:
+    if isinstance(version, bool):
+        raise ParameterError(f"The version of a protocol's document must be an integer, not {version!r}.")
+    if version not in VERSIONS:
         raise ParameterError(
             f"This document has version {version!r}; this program reads {' and '.join(map(str, VERSIONS))}.",
             reason="version",

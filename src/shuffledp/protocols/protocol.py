@@ -104,6 +104,8 @@ class Protocol(ABC):
     """Whether one missing or wrong message can change the estimate arbitrarily."""
     trusts_shuffler: ClassVar[bool] = False
     """Whether the shuffler must do more than shuffle, and is trusted with the messages."""
+    modular_tally: ClassVar[bool] = False
+    """Whether a tally is a sum modulo a number: sums of tallies may then differ by multiples of it."""
     exact_error: ClassVar[bool] = True
     """Whether ``expected_error_of`` is the exact error for every data set."""
     domain_options: ClassVar[tuple[str, ...]]

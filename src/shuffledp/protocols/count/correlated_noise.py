@@ -5,7 +5,7 @@ Lemma 9. In the paper a user with a 1 sends "+1" and a user with a 0 sends nothi
 reveals the bit. Here every user sends one message, "+1" or "-1", unless the paper's ``unary`` encoding is chosen; the
 error is nearly the same.
 
-Accounting: ``shuffledp.privacy.correlated_noise``.
+Accounting: ``shuffledp.privacy.correlated_noise`` and ``shuffledp.privacy.clusters``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Ghazi, Kumar, Manurangsi and Pagh (2020), Algorithms 3 and 4 and Corollary 2; Gh
 pairs of both, which cancel in the estimate and flood the analyzer. The sum of all shares is geometric, so that the
 error is exactly discrete Laplace.
 
-Accounting: ``shuffledp.privacy.correlated_noise``.
+Accounting: ``shuffledp.privacy.correlated_noise`` and ``shuffledp.privacy.clusters``.
 """
 
 from __future__ import annotations

@@ -62,6 +62,7 @@ class SplitAndMixSum(SumProtocol):
     """
 
     name: ClassVar[str] = "split-and-mix"
+    modular_tally: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
     fragile: ClassVar[bool] = True
 
