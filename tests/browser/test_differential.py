@@ -215,7 +215,7 @@ def exact_uniform_blanket(parameters, growth):
 )
 def test_bounds_are_at_least_the_exact_values(verdicts, name, exact):
     """Sums of 50 digits; the fault is a bound that is too small by 1e-9, and the client leaves less than that."""
-    task = task_of("histogram", name, users=60, epsilon=1.0, delta=float(f"1e-{random.randint(3, 5)}"))
+    task = task_of("histogram", name, users=150, epsilon=1.0, delta=float(f"1e-{random.randint(3, 5)}"))
     parameters = task.to_document()["protocol"]["parameters"]
     (verdict,) = verdicts({name: signed(task)}, epsilons=EPSILONS).values()
     with localcontext(prec=50):

@@ -324,7 +324,7 @@ def test_the_same_rules_as_run(report, place, server):
     place.csv("bus", "NA", "car")
     assert "If 'NA' stands for a missing value, use --missing NA." in report(*MANY).error
     assert "1 value is missing. Use --drop-missing" in report(*MANY, "--missing", "NA").error
-    assert "cannot be a value and mean a missing one" in report(*MANY, "--missing", "NA,bus").error
+    assert "cannot be both a value and a marker for missing values" in report(*MANY, "--missing", "NA,bus").error
     assert "an empty name" in report(*MANY, "--missing", "NA,").error
     assert server.bodies == []
     done = report(*MANY, "--missing", "NA", "--drop-missing", "--json")

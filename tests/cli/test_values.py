@@ -62,7 +62,7 @@ def test_values_that_mean_a_missing_one(shuffledp, tmp_path):
     assert "is counted as a value" not in named.err
     from_data = shuffledp("run", "histogram", "na.csv", *HISTOGRAM, "--domain-from-data", "--json")
     assert "'NA' is counted as a value" in from_data.err
-    assert "cannot be a value" in shuffledp(*run, "--missing", "NA,1.0").error
+    assert "cannot be both a value" in shuffledp(*run, "--missing", "NA,1.0").error
     assert "an empty name" in shuffledp(*run, "--missing", "NA,,?").error
     numbers = ("--column", "m", "--lower", 0, "--upper", 2, "--protocol", "laplace", *TARGET)
     assert "--missing NA,?" in shuffledp("run", "sum", "na.csv", *numbers).error
