@@ -89,7 +89,7 @@ class CarrierTerms:
 
     @property
     def messages_per_user(self) -> float:
-        """Average number of messages, dummies included: one of every user, and as many as the cap of each carrier."""
+        """Average number of messages with dummies. Every user sends one, and each carrier as many more as the cap."""
         return 1 + float(self.probability) * self.cap
 
     @property
