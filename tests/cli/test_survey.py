@@ -1,11 +1,13 @@
 """``shuffledp survey``: sites are built, tried and linked to results; bad input gets one line, nothing half-written."""
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import urllib.request
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -97,17 +99,45 @@ def test_publish_without_a_release(shuffledp, task):
     assert json.loads((task.parent / "site" / "result.json").read_bytes()) == {"url": None}
 
 
+@contextmanager
+def serving(task, **streams):
+    """``survey serve`` in a process of its own, and its address."""
+    command = [sys.executable, "-m", "shuffledp", "survey", "serve", str(task.parent / "site"), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **streams) as process:
+        yield process, re.match(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())[0]
+
+
+def check_notes(err, address):
+    assert f'origins = ["{address.rstrip("/")}"]' in err.replace("\n", " ")
+    assert "ended" in err
+
+
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_serve(shuffledp, task, stop):
     shuffledp(*BUILD, *OUT)
-    command = [sys.executable, "-m", "shuffledp", "survey", "serve", str(task.parent / "site"), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        address = re.match(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())[0]
+    with serving(task, stderr=subprocess.PIPE) as (process, address):
         with urllib.request.urlopen(address, timeout=60) as answer:
             assert b"Commuting" in answer.read()
         process.send_signal(stop)
         out, err = process.communicate(timeout=60)
-    assert process.returncode in (0, 128 + stop)  # an interrupt may come while the answer is still being finished
-    assert out == ""
-    assert "ended" in err or process.returncode
-    assert f'origins = ["{address.rstrip("/")}"]' in err.replace("\n", " ")
+    assert (process.returncode, out) == (0, "")
+    check_notes(err, address)
+
+
+def test_an_interrupt_while_serve_still_prints(shuffledp, task):
+    """Its second line cannot be written yet: standard error is a full pipe."""
+    shuffledp(*BUILD, *OUT)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    filled = 0
+    with suppress(BlockingIOError):
+        while True:
+            filled += os.write(writing, b"." * 4096)
+    os.set_blocking(writing, True)
+    with serving(task, stderr=writing) as (process, address):
+        os.close(writing)
+        process.send_signal(signal.SIGINT)
+        with open(reading, encoding="utf-8") as pipe:
+            err = pipe.read()[filled:]
+        assert process.wait(60) == 0, err
+    check_notes(err, address)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import time
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -138,17 +140,25 @@ def serve_survey(
     from shuffledp.collection.survey.site import BuiltSite
 
     built = BuiltSite.load(site)
-    with SiteServer(built, port).running() as origin:
+    with _stop_signals_held() as stops, SiteServer(built, port).running() as origin:
         if as_json:
             print_json({"task": built.task.id.hex(), "origin": origin})
         else:
             say(f"{origin}/ (Ctrl-C ends it)")
         note(f'the shuffler must allow this page: origins = ["{origin}"]')
-        try:
-            while True:
-                time.sleep(3600)
-        except KeyboardInterrupt:
-            note("ended.")
+        signal.sigwait(stops)
+        note("ended.")
+
+
+@contextmanager
+def _stop_signals_held() -> Iterator[set[signal.Signals]]:
+    """Let SIGINT and SIGTERM wait until somebody asks for them, instead of interrupting whatever runs at that moment."""
+    stops = {signal.SIGINT, signal.SIGTERM}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    try:
+        yield stops
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @survey_app.command("publish")
