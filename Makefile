@@ -64,13 +64,13 @@ test: $(VENV)/.dev $(VENV)/.data-sets lint ## lint, types, contracts, then all t
 	@$(BIN)/shuffledp doctor
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" --ignore=tests/browser
 	@echo "In a browser, in processes of their own: see tests/browser/conftest.py"
-	@$(BIN)/python -m pytest -n 2 -m "not slow" tests/browser
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" tests/browser
 	@echo "What calls kernels, again without them"
 	@SHUFFLEDP_NATIVE=off $(BIN)/python -m pytest -n $(WORKERS) -m "kernels and not slow" tests
 
 test-slow: $(VENV)/.dev $(VENV)/.data-sets ## the slow tests: long statistics, many kill schedules, large inputs
 	@$(BIN)/python -m pytest -n $(WORKERS) -m slow --ignore=tests/browser
-	@$(BIN)/python -m pytest -n 2 -m slow tests/browser
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m slow tests/browser
 
 test-spark: $(SPARK)/.spark ## the tests of the Spark engine, with a real Spark; uses Java 17 or newer, or one that it installs
 	@$(SPARK)/bin/python -m pytest -m "spark and not slow" tests/engines/spark

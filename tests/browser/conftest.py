@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -135,35 +135,46 @@ def page(context):
     return context.new_page()
 
 
+class _Files(ThreadingHTTPServer):
+    """Serves the files of a directory that can be changed."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Quiet)
+        self.directory = None
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def serve(self, directory):
+        directory.mkdir()
+        (directory / "index.html").write_text("<!doctype html><meta charset=utf-8><title>test</title>")
+        self.directory = directory
+        return directory, f"http://127.0.0.1:{self.server_port}/"
+
+
 class _Quiet(SimpleHTTPRequestHandler):
+    def __init__(self, request, address, server):
+        super().__init__(request, address, server, directory=server.directory)
+
     def log_message(self, *_):
         pass
 
 
-@contextmanager
-def _served(directory):
-    directory.mkdir()
-    (directory / "index.html").write_text("<!doctype html><meta charset=utf-8><title>test</title>")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=directory))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield directory, f"http://127.0.0.1:{server.server_port}/"
-    finally:
+@pytest.fixture(scope="session")
+def file_servers():
+    """Two servers of files, at two origins."""
+    servers = _Files(), _Files()
+    yield servers
+    for server in servers:
         server.shutdown()
         server.server_close()
-        thread.join()
 
 
 @pytest.fixture
-def site(tmp_path):
+def site(file_servers, tmp_path):
     """A directory and the address at which it is served: a secure context, as loopback is."""
-    with _served(tmp_path / "site") as served:
-        yield served
+    return file_servers[0].serve(tmp_path / "site")
 
 
 @pytest.fixture
-def other_site(tmp_path):
+def other_site(file_servers, tmp_path):
     """The same at another origin."""
-    with _served(tmp_path / "other") as served:
-        yield served
+    return file_servers[1].serve(tmp_path / "other")

@@ -179,16 +179,19 @@ def test_a_page_that_does_not_follow_would_be_noticed(browser):
     """The planted fault: the script is missing, and the page stays as it was."""
     context = browser.new_context()
     page = context.new_page()
+    page.clock.install()
     asked = []
     page.on("request", lambda request: asked.append(request.url) if request.resource_type == "xhr" else None)
     with OperatorPages("shuffler").running() as pages:
         pages.shown = CASES["shuffler-busy"]
         page.goto(pages.url)
-        page.wait_for_event("request", lambda request: request.resource_type == "xhr")
+        with page.expect_request(lambda request: request.resource_type == "xhr"):
+            page.clock.fast_forward(2500)
         page.route("**/operator.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
         page.goto(pages.url)
         asked.clear()
-        page.wait_for_timeout(2500)
+        page.clock.fast_forward(2500)
+        page.evaluate("() => fetch('/operator')")
         assert asked == []
     context.close()
 
@@ -203,6 +206,7 @@ def test_all_states(browser, web, role, scheme, width):
     context.set_default_timeout(120_000)
     watcher = Watcher(context, ("http://127.0.0.1:", "data:"))
     page, found = context.new_page(), {}
+    page.clock.install()
     with OperatorPages(role).running() as pages:
         for name, document in CASES.items():
             if name.startswith(role):
@@ -211,6 +215,7 @@ def test_all_states(browser, web, role, scheme, width):
                 page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
                 found[name] = faults(page, web)
         assert "No round is under way." not in page.inner_text("main"), "it cannot know"
+    page.clock.fast_forward(2500)
     page.wait_for_selector("text=no answer since")
     found["stopped"] = faults(page, web)
     assert len(found) == 5

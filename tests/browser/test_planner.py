@@ -88,8 +88,8 @@ def long_question_then_short(page, address):
     cancelled = []
     page.on("requestfailed", lambda request: cancelled.append(request.url) if "/api/plan" in request.url else None)
     with page.expect_request(lambda request: "/api/plan" in request.url):
-        page.goto(f"{address}?question=count&users=40000&releases=90")
-    page.wait_for_selector("#results[aria-busy=true]")
+        page.goto(f"{address}?{SMALL}&releases=90")
+    page.wait_for_selector("#results[aria-busy=true]", state="attached")
     page.get_by_label("Releases, slider").focus()
     page.keyboard.press("Home")
     return cancelled
@@ -101,7 +101,7 @@ def test_moving_a_slider_cancels(watched, address):
     assert cancelled
     assert all("releases=90" in url for url in cancelled)
     assert watched.get_by_label("Releases", exact=True).input_value() == "1"
-    assert parse_qs(urlsplit(watched.url).query) == {"question": ["count"], "users": ["40000"]}
+    assert parse_qs(urlsplit(watched.url).query) == parse_qs(SMALL)
 
 
 def test_a_page_that_does_not_cancel_would_be_noticed(context, address):
@@ -124,6 +124,8 @@ def test_the_address_has_the_state(watched, address):
     watched.locator("#preview summary").click()
     drawn = {estimate()}
     for _ in range(9):  # estimates have some ten likely values: all are equal with a probability below 1e-6
+        if len(drawn) > 1:
+            break
         with watched.expect_response(lambda response: "draw=" in response.url):
             watched.get_by_role("button", name="Draw again").click()
         watched.wait_for_timeout(50)
@@ -142,7 +144,7 @@ def planned_by_form(page, address, seconds=120):
     page.get_by_label("Users", exact=True).fill("500")
     page.get_by_label("Delta", exact=True).fill("1e-6")
     with page.expect_navigation(timeout=1000 * seconds):
-        page.get_by_role("button", name="Plan").click(timeout=1000 * seconds)
+        page.get_by_role("button", name="Plan").click()
     return page.locator("h2, #year svg").all_inner_texts()
 
 
@@ -169,7 +171,7 @@ def test_without_javascript(browser, address, web):
 def test_a_form_that_needs_a_script_would_be_noticed(browser, address, fault, replacement):
     """The planted faults: a button that does nothing without a script, and a form that the server does not answer."""
     context = browser.new_context(java_script_enabled=False)
-    context.set_default_timeout(3000)
+    context.set_default_timeout(120_000)
     page = context.new_page()
 
     def faulty(route):
@@ -179,7 +181,7 @@ def test_a_form_that_needs_a_script_would_be_noticed(browser, address, fault, re
 
     page.route(address, faulty, times=1)
     try:
-        shown = planned_by_form(page, address, seconds=3)
+        shown = planned_by_form(page, address, seconds=0.5)
     except Error:
         shown = []
     assert not any(text.startswith("A count of 500 users") for text in shown)
