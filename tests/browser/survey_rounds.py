@@ -4,7 +4,7 @@ import http.client
 import json
 import re
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -127,6 +127,8 @@ class Round:
     proxy: RecordingProxy
     port: int
     author: SigningKey = field(init=False)
+    _server: SiteServer | None = None
+    _running: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self):
         self.author = SigningKey.load(self.rehearsal.directory / "author.key")
@@ -212,10 +214,23 @@ class Round:
             **options,
         )
 
-    def site(self, signed, directory, **options):
-        """Build the site of a task, and a server for it that is not started."""
+    @contextmanager
+    def served(self, signed, directory, **options):
+        """Build the site of a task and serve it: its origin, and the site. One at a time is served, by one server."""
         write_site(self.survey(signed, **options), directory)
-        return SiteServer(BuiltSite.load(directory), self.port)
+        site = BuiltSite.load(directory)
+        if self._server is None:
+            self._server = SiteServer(site, self.port)
+            self._running.enter_context(self._server.running())
+        self._server.site = site
+        try:
+            yield self._server.origin, site
+        finally:
+            self._server.site = None  # requests get no answer
+
+    def stop(self):
+        self._running.close()
+        self.proxy.stop()
 
 
 def forged(signed, key, **claim):

@@ -55,6 +55,7 @@ def test_answer_and_see_the_release(demo, page, web, tmp_path):
     ended(demo, signal.SIGINT, tmp_path)
 
 
+@pytest.mark.slow
 def test_sigterm_before_an_answer(demo, tmp_path):
     read_until(demo, "Open http")
     ended(demo, signal.SIGTERM, tmp_path)

@@ -161,15 +161,14 @@ def test_the_survey_page(engine, tmp_path):
     prepared = Round.prepare(tmp_path / "round")
     try:
         with prepared.rehearsal.servers():
-            site = prepared.site(prepared.rehearsal.task, tmp_path / "site", language="de")
-            with site.running() as origin:
+            with prepared.served(prepared.rehearsal.task, tmp_path / "site", language="de") as (origin, _):
                 assert engine.run(origin, ANSWER) == "delivered|Danke. Ihre versiegelte Antwort ist angekommen."
             assert prepared.accepted() == 1
             assert {len(report.body) for report in prepared.proxy.reports()} == {
                 ReportFormat.of(prepared.rehearsal.task.task).size
             }
     finally:
-        prepared.proxy.stop()
+        prepared.stop()
 
 
 def test_the_planner(engine):

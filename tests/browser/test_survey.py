@@ -45,7 +45,7 @@ def sized(prepared):
 def servers(prepared, histogram, sized):
     with prepared.rehearsal.servers():
         yield prepared
-    prepared.proxy.stop()
+    prepared.stop()
 
 
 @pytest.fixture
@@ -74,14 +74,14 @@ def watch(collection):
 @contextmanager
 def served(collection, signed, tmp_path, *, replace_task=None, planted="", **options):
     """The page of a task; ``planted`` is code that its worker runs first."""
-    server = collection.site(signed, tmp_path / f"site-{len(list(tmp_path.iterdir()))}", **options)
-    if replace_task is not None:
-        (server.site.directory / "task.json").write_bytes(replace_task)
-    worker = server.site.directory / "survey-worker.js"
-    if planted:
-        worker.write_text(f"{planted}\n{worker.read_text(encoding='utf-8')}", encoding="utf-8")
-    with server.running() as origin:
-        yield origin, server.site
+    directory = tmp_path / f"site-{len(list(tmp_path.iterdir()))}"
+    with collection.served(signed, directory, **options) as (origin, site):
+        if replace_task is not None:
+            (directory / "task.json").write_bytes(replace_task)
+        worker = directory / "survey-worker.js"
+        if planted:
+            worker.write_text(f"{planted}\n{worker.read_text(encoding='utf-8')}", encoding="utf-8")
+        yield origin, site
 
 
 def state(page, *names):

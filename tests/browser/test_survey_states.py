@@ -10,7 +10,7 @@ from survey_states import CASES, bring_about, scripted_worker
 def prepared(tmp_path_factory):
     round_ = Round.prepare(tmp_path_factory.mktemp("round"))
     yield round_
-    round_.proxy.stop()
+    round_.stop()
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def origins(prepared, tmp_path_factory):
 
     def build(language, options):
         target = directory / str(len(list(directory.iterdir())))
-        return prepared.site(prepared.rehearsal.task, target, language=language, **options)
+        return prepared.served(prepared.rehearsal.task, target, language=language, **options)
 
     return build
 
@@ -42,7 +42,7 @@ def test_all_states(origins, web, browser, language, scheme, width, names):
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}, locale=language)
         context.set_default_timeout(120_000)
         page = context.new_page()
-        with origins(language, options).running() as origin:
+        with origins(language, options) as (origin, _):
             for name, case in ((name, CASES[name]) for name in names if CASES[name].options == options):
                 page.unroute_all()
                 page.route("**/survey-worker.js", fulfilled(scripted_worker(case)))
@@ -61,7 +61,7 @@ def test_the_checks_find_planted_faults(origins, web, browser):
     context = browser.new_context(viewport={"width": 320, "height": 800})
     page = context.new_page()
     page.route("**/survey-worker.js", fulfilled(scripted_worker(CASES["question"])))
-    with origins("en", {}).running() as origin:
+    with origins("en", {}) as (origin, _):
         bring_about(page, origin, CASES["question"])
         page.evaluate("() => { document.body.append(document.createElement('input')); }")
         page.evaluate("() => { document.querySelector('main p').style.color = '#aaa'; }")
@@ -74,7 +74,7 @@ def test_the_checks_find_planted_faults(origins, web, browser):
 def test_focus_and_announcements(origins, context):
     page = context.new_page()
     page.route("**/survey-worker.js", fulfilled(scripted_worker(CASES["waiting"])))
-    with origins("en", {}).running() as origin:
+    with origins("en", {}) as (origin, _):
         page.goto(origin)
         page.wait_for_selector("form")
         assert page.evaluate("document.activeElement === document.body")  # nothing takes the focus by itself
@@ -97,7 +97,7 @@ def test_without_javascript(origins, browser, language):
         body = route.fetch().text()
         route.fulfill(body=body.replace("<noscript>", "<template>").replace("</noscript>", "</template>"))
 
-    with origins(language, {}).running() as origin:
+    with origins(language, {}) as (origin, _):
         page.goto(origin)
         assert sentence[language] in page.inner_text("main")
         assert page.locator("form, input, button").count() == 0

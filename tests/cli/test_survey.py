@@ -137,7 +137,7 @@ def test_an_interrupt_while_serve_still_prints(shuffledp, task):
     with serving(task, stderr=writing) as (process, address):
         os.close(writing)
         process.send_signal(signal.SIGINT)
-        with open(reading, encoding="utf-8") as pipe:
+        with os.fdopen(reading, encoding="utf-8") as pipe:
             err = pipe.read()[filled:]
         assert process.wait(60) == 0, err
     check_notes(err, address)

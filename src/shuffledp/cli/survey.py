@@ -152,7 +152,7 @@ def serve_survey(
 
 @contextmanager
 def _stop_signals_held() -> Iterator[set[signal.Signals]]:
-    """Let SIGINT and SIGTERM wait until somebody asks for them, instead of interrupting whatever runs at that moment."""
+    """Block SIGINT and SIGTERM, so that they interrupt nothing; ``signal.sigwait`` receives them."""
     stops = {signal.SIGINT, signal.SIGTERM}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     try:
