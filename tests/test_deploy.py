@@ -249,8 +249,19 @@ def test_proxies_forward_the_interface_and_keep_nothing(role):
     assert f"server 127.0.0.1:{settings(role).port};" in code
 
 
-def test_the_proxy_of_reports_has_no_disk_for_them():
-    code = (DEPLOY / "nginx" / "shuffler.conf").read_text(encoding="utf-8")
+def test_the_relay_forwards_nothing_of_the_device():
+    code = re.sub(r"#.*", "", (DEPLOY / "nginx" / "relay.conf").read_text(encoding="utf-8"))
+    assert code.count("{") == code.count("}")
+    assert set(re.findall(r"location (.+) \{", code)) == {"/", "= /relay"}
+    assert "access_log off;" in code
+    assert "proxy_pass_request_headers off;" in code
+    assert "$remote_addr" not in code
+    assert set(re.findall(r"proxy_set_header \S+ (\$\w+);", code)) == {"$content_length"}
+
+
+@pytest.mark.parametrize("role", ["shuffler", "relay"])
+def test_the_proxies_of_reports_have_no_disk_for_them(role):
+    code = (DEPLOY / "nginx" / f"{role}.conf").read_text(encoding="utf-8")
     size = dict(re.findall(r"^\s*(client_max_body_size|client_body_buffer_size) (\w+);", code, re.MULTILINE))
     assert len(set(size.values())) == 1
     assert "proxy_max_temp_file_size 0;" in code

@@ -20,6 +20,7 @@ import shuffledp as sdp
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
+from tests.collection.transport.gateway import Gateway
 
 
 class Server:
@@ -185,6 +186,23 @@ def test_an_interrupt_tells_what_was_sent(place, server, tmp_path):
     assert told["task"] == task.id.hex()
     assert 50 <= told["delivered"] == len(server.bodies) == 20_000 - told["unsent"] < 20_000
     assert f"interrupted; {told['delivered']:,} reports were confirmed by the shuffler" in errors.decode()
+
+
+def test_through_a_relay(report, place, server, tmp_path):
+    place.task()
+    gateway = Gateway()
+    (tmp_path / "gateway.keys").write_bytes(gateway.keys)
+    through = ("--relay", f"{server.url}/relay", "--gateway-keys", "gateway.keys", "--attempts", "1")
+    refused = report(*ONE, *through, url="https://shuffler.example")  # the server answers 201 in the clear
+    assert (refused.status, "instead of an answer of the gateway" in refused.error) == (1, True)
+    request, _ = gateway.open(server.bodies[0])
+    assert b"shuffler.example" in request
+    assert (tmp_path / "device").exists()
+    for arguments in (through[:2], through[2:4]):
+        wrong = report(*ONE, *arguments)
+        assert (wrong.status, wrong.error) == (2, "error: --relay URL and --gateway-keys FILE belong together.")
+    (tmp_path / "gateway.keys").write_bytes(b"<html>not found</html>")
+    assert "is not a list of gateway keys" in report(*ONE, *through, url="https://shuffler.example").error
 
 
 def test_refused(report, place, server):

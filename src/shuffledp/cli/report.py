@@ -81,6 +81,41 @@ class SimulationOptions:
     ] = 8
 
 
+@dataclass(frozen=True, kw_only=True)
+class RelayOptions:
+    """Sending through a relay, so that the shuffler does not learn the address of the device."""
+
+    relay: Annotated[
+        str | None,
+        typer.Option(
+            "--relay",
+            metavar="URL",
+            help="Send through this Oblivious HTTP relay, so that the shuffler does not see this device's address.",
+        ),
+    ] = None
+    gateway_keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--gateway-keys",
+            metavar="FILE",
+            help="With --relay: public keys of the gateway of the shuffler (application/ohttp-keys).",
+        ),
+    ] = None
+
+    def connector(self, server: str, http: HttpOptions) -> Callable[[], Connection]:
+        """A function that connects to the server, directly or through the relay."""
+        from shuffledp.collection.device import Connection, GatewayKey, ObliviousConnection
+
+        if self.relay is None and self.gateway_keys is None:
+            return lambda: Connection(server, insecure_http=http.insecure_http, authorities=http.ca)
+        if self.relay is None or self.gateway_keys is None:
+            raise ParameterError("--relay URL and --gateway-keys FILE belong together.")
+        relay, gateway = self.relay, GatewayKey.load(self.gateway_keys)
+        return lambda: ObliviousConnection(
+            server, relay=relay, gateway=gateway, insecure_http=http.insecure_http, authorities=http.ca
+        )
+
+
 @takes_groups
 def report(
     task: TaskOption,
@@ -90,6 +125,7 @@ def report(
     form: FileOptions,
     limits: PolicyOptions,
     http: HttpOptions,
+    relay: RelayOptions,
     value: Annotated[
         str | None,
         typer.Option(
@@ -121,14 +157,11 @@ def report(
     Example: shuffledp report --task task.json --author author.key.pub --server https://shuffler.example
     --value bus --state device
     """
-    from shuffledp.collection.device import Connection, DeviceBudget, Patience
+    from shuffledp.collection.device import DeviceBudget, Patience
 
     policy = limits.policy()
     limit = None if budget is None else DeviceBudget.load(budget)
-
-    def connect() -> Connection:
-        return Connection(server, insecure_http=http.insecure_http, authorities=http.ca)
-
+    connect = relay.connector(server, http)
     with connect():  # refuses an invalid URL
         sending = _Sending(connect, Patience(attempts=attempts), read_tokens(token_file))
     if file.csv is None:

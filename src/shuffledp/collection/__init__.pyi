@@ -4,6 +4,8 @@ from shuffledp.collection.device import AuthorBudget as AuthorBudget
 from shuffledp.collection.device import Client as Client
 from shuffledp.collection.device import Connection as Connection
 from shuffledp.collection.device import DeviceBudget as DeviceBudget
+from shuffledp.collection.device import GatewayKey as GatewayKey
+from shuffledp.collection.device import ObliviousConnection as ObliviousConnection
 from shuffledp.collection.device import Patience as Patience
 from shuffledp.collection.device import Policy as Policy
 from shuffledp.collection.device import State as State

@@ -8,6 +8,7 @@ from shuffledp.collection.device.sending import Patience
 from shuffledp.collection.device.simulation import Devices, Summary
 from shuffledp.collection.task.authentic import authentic_task
 from shuffledp.collection.transport.connection import Connection
+from shuffledp.collection.transport.oblivious import GatewayKey, ObliviousConnection
 
 __all__ = [
     "AuthorBudget",
@@ -15,6 +16,8 @@ __all__ = [
     "Connection",
     "DeviceBudget",
     "Devices",
+    "GatewayKey",
+    "ObliviousConnection",
     "Patience",
     "Policy",
     "State",

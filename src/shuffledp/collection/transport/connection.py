@@ -18,7 +18,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from shuffledp.errors import DataError, ParameterError
@@ -83,6 +83,12 @@ class ServerUrl:
         return cls(parts.scheme, host, port, parts.path.rstrip("/"))
 
     @property
+    def authority(self) -> str:
+        """Host and port as in an HTTP request."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
+
+    @property
     def is_loopback(self) -> bool:
         """Whether the host is this machine, by its name alone."""
         if self.host == "localhost":
@@ -91,6 +97,17 @@ class ServerUrl:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+class Response(Protocol):
+    """What an answer is made of, apart from its content."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+
+    def getheader(self, name: str) -> str | None:
+        """The value of a header field."""
 
 
 @dataclass(eq=False)
@@ -151,7 +168,7 @@ class Connection:
 
     def _request_with_retry(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], max_bytes: int
-    ) -> tuple[http.client.HTTPResponse, bytes]:
+    ) -> tuple[Response, bytes]:
         reused = self._open is not None
         try:
             return self._request(method, path, body, headers, max_bytes)
@@ -284,7 +301,7 @@ def _shut_down(sock: socket.socket | None) -> None:
             socket.socket.shutdown(sock, socket.SHUT_RDWR)  # SSLSocket.shutdown would first drop the encryption
 
 
-def _answer(response: http.client.HTTPResponse, content: bytes) -> Answer:
+def _answer(response: Response, content: bytes) -> Answer:
     """The answer in a response; accepted means status 200 or 201 with JSON or no content, not with a proxy's page."""
     document = _document(content)
     accepted = response.status in (200, 201) and (not content or document is not None)
