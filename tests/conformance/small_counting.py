@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 from shuffledp import BalcerCheuCount
+from shuffledp.privacy.carriers import CarrierRoles, shortage
 from shuffledp.privacy.cheu import FlippedCount
 from shuffledp.privacy.clusters import ClusterCurve, PairClusters
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, NegativeBinomialPairs
@@ -31,6 +32,13 @@ def clustered(encoding: str, users: int) -> CorrelatedNoiseCount:
     return CorrelatedNoiseCount(Target(users, 1.0, 1.0001 * curve.delta_at(1.0)), ratio, flood, encoding)
 
 
+def carried(users: int, honest: int) -> CorrelatedNoiseCount:
+    ratio, flood = Dyadic.at_least(0.25), PairClusters(Fraction(1, 2), ((1, 1, 1), (2, 2, 2)))
+    roles = CarrierRoles(Dyadic(3, 2), 2)
+    delta = ClusterCurve(ratio, flood, "signed").delta_at(1.0) + shortage(honest, roles.carrier_probability, 2)
+    return CorrelatedNoiseCount(Target(users, 1.0, 1.0001 * delta, honest / users), ratio, flood, carriers=roles)
+
+
 def shuffler_laplace(users: int, ratio: float, shift: int) -> ShufflerLaplaceCount:
     curve = ShufflerLaplaceCurve(Dyadic.of(ratio), shift, coordinates=1)
     return ShufflerLaplaceCount(Target(users, 0.5, curve.delta_at(0.5)), curve.ratio, shift)
@@ -47,6 +55,8 @@ def instances() -> dict[str, object]:
         "count/correlated-noise": correlated("signed", 2, 2),
         "count/correlated-noise with more than its shares": correlated("signed", 3, 2),
         "count/correlated-noise in clusters": clustered("signed", 2),
+        "count/correlated-noise with carriers": carried(3, 3),
+        "count/correlated-noise with carriers and more than its shares": carried(4, 3),
         "count/randomized-response": RandomizedResponse.calibrate(users=3, epsilon=1, delta=1e-6),
         "count/shuffler-laplace": shuffler_laplace(3, 0.4, 3),
         "count/discrete-laplace": DiscreteLaplaceCount.calibrate(users=3, epsilon=1, delta=1e-6),

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+from shuffledp.privacy.carriers import CarrierCurve, CarrierRoles, shortage
 from shuffledp.privacy.cheu import FlippedHistogram
 from shuffledp.privacy.clusters import ClusterCurve, PairClusters
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, NegativeBinomialPairs
@@ -44,6 +45,12 @@ def correlated_noise(users, ratio, *, honest_fraction=1.0):
 def clustered_noise(users, ratio):
     flood = PairClusters(Fraction(1, 16), ((1, 1, 2), (3, 3, 1)), Fraction(1, 16))
     return CorrelatedNoiseHistogram(terms_of(ClusterCurve(ratio, flood, "histogram"), users), ratio, flood, 2)
+
+
+def carried_noise(users, ratio):
+    flood, roles = PairClusters(Fraction(1, 16), ((1, 1, 1),)), CarrierRoles(Dyadic(7, 3), 1)
+    curve = CarrierCurve(ClusterCurve(ratio, flood, "histogram"), shortage(users, roles.carrier_probability, 1))
+    return CorrelatedNoiseHistogram(terms_of(curve, users), ratio, flood, 2, carriers=roles)
 
 
 def count_min(users, domain_size, hashes):
@@ -89,6 +96,7 @@ def instances():
             3, Dyadic(1, 7), honest_fraction=2 / 3
         ),
         "histogram/correlated-noise in clusters": clustered_noise(2, Dyadic(1, 6)),
+        "histogram/correlated-noise with carriers": carried_noise(2, Dyadic(1, 6)),
         "histogram/sample-and-threshold": sample_and_threshold(4, 2, 0.4, 2),
         "histogram/sample-and-threshold of three": sample_and_threshold(4, 3, 0.7, 3),
         "histogram/discrete-laplace": DiscreteLaplaceHistogram(Target(3, pure, 0.0), noise, 2),

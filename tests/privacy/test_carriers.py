@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shuffledp.errors import InfeasibleError, ParameterError
-from shuffledp.privacy.carriers import CarrierTerms, most_honest_carriers, plan_carriers, shortage
+from shuffledp.privacy.carriers import CarrierRoles, CarrierTerms, most_honest_carriers, plan_carriers, shortage
 from shuffledp.privacy.clusters import ClusterCurve, PairClusters
 from shuffledp.protocols.parts.noise_shares import NoiseShares
 from shuffledp.randomness import Dyadic
@@ -77,7 +77,8 @@ def test_the_fewest_messages():
     assert plan.messages_per_user < 4.3
     assert plan.excess_noise <= 0.1
     assert plan.added_delta(1.0) <= 1.1e-8
-    assert plan.minimum_carriers == plan.honest_carriers
+    roles = CarrierRoles(plan.probability, plan.honest_carriers)
+    assert roles.minimum(MILLION, MILLION) == plan.honest_carriers
     half = plan_carriers(
         users=MILLION,
         honest_users=MILLION // 2,
@@ -86,7 +87,9 @@ def test_the_fewest_messages():
         delta_of_cap=1e-8,
         chance_of_more=chance_of_more,
     )
-    assert half.minimum_carriers == 2 * half.honest_carriers
+    assert (
+        CarrierRoles(half.probability, half.honest_carriers).minimum(MILLION, MILLION // 2) == 2 * half.honest_carriers
+    )
     assert half.messages_per_user > plan.messages_per_user
 
 

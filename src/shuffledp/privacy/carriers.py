@@ -11,11 +11,10 @@ Pr[H < m], even against someone who sees the roles. A carrier whose report is to
 with a probability of at most p c, where c bounds the probability that a carrier's report is too long; by the argument
 in ``shuffledp.privacy.capping`` this adds (1 + e^epsilon) n p c for n users.
 
-How a collection uses it: the author of a task calls ``plan_carriers`` with the length of a carrier's report as a
-function of m, and calibrates the noise for the delta that is left, with ``honest_carriers`` as the number of honest
-users among whom shares are divided. The task states p, the cap, and ``minimum_carriers``, which counts all carriers,
-honest or not; shuffler and analyzer do not release a round with fewer. Each device recomputes
-``CarrierTerms.added_delta`` and adds it to the delta of the noise.
+How a collection uses it: ``plan_carriers`` chooses p, with the length of a carrier's report as a function of m. The
+parameters of the protocol contain p and m (``CarrierRoles``), and its guarantee the shortage (``CarrierCurve``). The
+task states the cap, and a minimum number of carriers, honest or not; shuffler and analyzer do not release a round with
+fewer. Each device recomputes what shortage and cap add to delta.
 """
 
 from __future__ import annotations
@@ -29,7 +28,9 @@ from shuffledp.checks import check_epsilon
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.divergence import as_delta
+from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
+from shuffledp.randomness.dyadic import check_uncertain
 from shuffledp.search import bisect_integers, least_integer
 
 ChanceOfMore = Callable[[int, int], float]
@@ -37,10 +38,69 @@ ChanceOfMore = Callable[[int, int], float]
 that the share of one carrier has more messages.
 """
 
+DELTA_FOR_SHORTAGE = 0.001
+"""The part of delta that is reserved for rounds with fewer honest carriers than planned."""
 _MAX_CAP = 1 << 16
-_DECADES, _PER_DECADE = 6, 8
-"""Probabilities that are tried: from 1 down to 10^-6."""
+_DECADES, _PER_DECADE = 6, 16
+"""Probabilities that are tried: from 1 down to 10^-6, of two digits."""
 _UP = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class CarrierRoles:
+    """Who adds noise: each user is a carrier with a probability, and the noise is divided among honest carriers."""
+
+    carrier_probability: Dyadic
+    """The probability of being a carrier, the same for every value."""
+    honest_carriers: int
+    """Honest carriers among whom the noise is divided; further ones add more."""
+
+    def __post_init__(self) -> None:
+        check_uncertain("carrier_probability", self.carrier_probability)
+        if self.honest_carriers < 1:
+            raise ParameterError(f"honest_carriers must be at least 1, not {self.honest_carriers:,}.")
+
+    @classmethod
+    def planned(cls, probability: Dyadic, honest_users: int, delta: float) -> CarrierRoles:
+        """As many honest carriers as there are, except with a probability of at most ``delta``."""
+        carriers = most_honest_carriers(honest_users, probability, delta)
+        if carriers < 1:
+            raise InfeasibleError(
+                f"With {honest_users:,} honest users and a probability of {float(probability):.3g} there may be no "
+                "carrier at all; use a larger probability or more users.",
+                probability=probability,
+            )
+        return cls(probability, carriers)
+
+    def minimum(self, users: int, honest_users: int) -> int:
+        """Minimum number of carriers, honest or not, in a released round: the honest ones, scaled up to all users."""
+        return -(-self.honest_carriers * users // honest_users)
+
+
+@dataclass(frozen=True)
+class KnownCarriers(CarrierRoles):
+    """The roles in a round whose number of carriers is known, as the analyzer knows it from the lengths of reports."""
+
+    number: int
+    """Carriers of the round, honest or not."""
+
+
+@dataclass(frozen=True)
+class CarrierCurve:
+    """The privacy curve of noise that carriers add."""
+
+    curve: PrivacyCurve
+    """The curve if there are as many honest carriers as planned."""
+    shortage: float
+    """Upper bound on the probability that there are fewer."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shortage <= 1:
+            raise ParameterError(f"{self.shortage} is not a probability.", shortage=self.shortage)
+
+    def delta_at(self, epsilon: float) -> float:
+        """Upper bound on the least delta at which the messages, together with the roles, are private."""
+        return as_delta((as_delta(self.curve.delta_at(epsilon)) + self.shortage) * (1 + 1e-14))
 
 
 @dataclass(frozen=True)
@@ -83,11 +143,6 @@ class CarrierTerms:
         return as_delta((self.shortage + exceeded) * _UP)
 
     @property
-    def minimum_carriers(self) -> int:
-        """Minimum number of carriers, honest or not, in a released round: m, scaled from honest users to all users."""
-        return math.ceil(self.honest_carriers * self.users / self.honest_users)
-
-    @property
     def messages_per_user(self) -> float:
         """Average number of messages with dummies. Every user sends one, and each carrier as many more as the cap."""
         return 1 + float(self.probability) * self.cap
@@ -100,8 +155,10 @@ class CarrierTerms:
 
 def shortage(honest_users: int, probability: Dyadic, honest_carriers: int) -> float:
     """Upper bound on the probability that fewer than ``honest_carriers`` of the honest users are carriers."""
+    if honest_carriers > honest_users:
+        return 1.0
     if probability.numerator == 1 << probability.bits:
-        return 0.0 if honest_carriers <= honest_users else 1.0
+        return 0.0
     distribution = Binomial(honest_users, probability)
     tail = float(distribution.lower_tail(honest_carriers - 1))
     error = float(distribution.tail_error(honest_carriers - 1))
@@ -131,7 +188,7 @@ def plan_carriers(
     """
     found = None
     for step in range(_DECADES * _PER_DECADE + 1):
-        probability = Dyadic.at_least(10 ** (-step / _PER_DECADE))
+        probability = Dyadic.at_least(float(f"{10 ** (-step / _PER_DECADE):.2g}"))
         terms = _terms(users, honest_users, epsilon, probability, delta_of_shortage, delta_of_cap, chance_of_more)
         if terms is not None and terms.excess_noise > largest_excess:
             break  # fewer carriers mean more excess

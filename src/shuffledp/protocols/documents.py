@@ -25,8 +25,9 @@ from shuffledp.randomness.dyadic import Dyadic
 if TYPE_CHECKING:
     from shuffledp.protocols.protocol import Protocol
 
-VERSIONS = (1, 2)
-"""Versions of the parameters of a protocol: 2 if they are clusters of pairs, which earlier programs cannot draw."""
+VERSIONS = (1, 2, 3)
+"""Versions of the parameters of a protocol, of which earlier programs do not know the later ones: 2 if they are
+clusters of pairs, 3 with carriers."""
 MAX_BITS = 128
 """Maximum number of bits of a probability, of either part of a fraction, and of an integer."""
 MAX_ENTRIES = 1 << 17

@@ -23,6 +23,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
 if TYPE_CHECKING:
     from shuffledp.estimate import Estimate
+    from shuffledp.privacy.carriers import CarrierRoles
     from shuffledp.privacy.guarantee import Guarantee
 
 Value: TypeAlias = Any
@@ -305,6 +306,19 @@ class Protocol(ABC):
     def randomize(self, value: Value, *, source: RandomSource = SYSTEM) -> NDArray[Any]:
         """The randomizer on one user's value."""
         return self.randomize_all(np.array([value]), source=source).values
+
+    @property
+    def carrier_roles(self) -> CarrierRoles | None:
+        """Which users add the noise of all, if only some do; in a collection their reports are longer."""
+        return None
+
+    def randomize_in_role(self, value: Value, *, carrier: bool, source: RandomSource = SYSTEM) -> NDArray[Any]:  # noqa: ARG002
+        """The messages of one user who is a carrier or not, by a coin that does not depend on the value."""
+        raise ParameterError(f"{self.question}/{self.name} with these parameters has no carriers.")
+
+    def given_carriers(self, number: int) -> Self:  # noqa: ARG002
+        """The protocol in a round with this many carriers, whose noise is therefore known better."""
+        raise ParameterError(f"{self.question}/{self.name} with these parameters has no carriers.")
 
     def tally(self, messages: Messages) -> Tally:
         """The number of occurrences of each message, by its code."""

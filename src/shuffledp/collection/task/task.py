@@ -128,6 +128,12 @@ class Task:
             raise ParameterError(f"The round closes at {self.closes} before it opens at {self.opens}.")
         if self.wire is not None:
             self._check_wire(self.wire)
+        if self.protocol.carrier_roles is not None and (self.wire is None or self.wire.carriers is None):
+            raise ParameterError(
+                f"The parameters of {self.protocol.name} have carriers, so the task needs wire version 2 and the "
+                "length of their reports.",
+                reason="inconsistent",
+            )
 
     def _check_wire(self, wire: WireVersion2) -> None:
         """Refuse further fields of version 2 that contradict the others."""

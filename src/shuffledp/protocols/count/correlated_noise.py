@@ -10,7 +10,7 @@ Accounting: ``shuffledp.privacy.correlated_noise`` and ``shuffledp.privacy.clust
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.messages import MessageFormat, Tally
+from shuffledp.privacy.carriers import CarrierRoles
 from shuffledp.privacy.cluster_calibration import least_noise
 from shuffledp.privacy.clusters import PairClusters
 from shuffledp.privacy.correlated_noise import NegativeBinomialPairs, View, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.count.protocol import CountProtocol
+from shuffledp.protocols.parts.correlated import CorrelatedNoiseProtocol, check_roles, roles_for
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
-from shuffledp.protocols.parts.noise_shares import NoiseShares, curve_of, flat_flood, nested_flood
-from shuffledp.protocols.parts.sparse import messages_of_cells
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
@@ -39,13 +39,14 @@ _OMITTED_MASS = 1e-5
 
 
 @dataclass(frozen=True)
-class CorrelatedNoiseCount(CountProtocol):
+class CorrelatedNoiseCount(CorrelatedNoiseProtocol, CountProtocol):
     """A count with nearly the central error, from about one message per user (Ghazi and others 2020); shuffled.
 
     Options of ``calibrate``:
 
     - ``split``: part of epsilon for the noise that changes the count; the rest is for the pairs that cancel.
     - ``encoding``: ``signed``, or ``unary`` as in the paper.
+    - ``carriers``: the probability of being a carrier; by default all users add noise.
     """
 
     name: ClassVar[str] = "correlated-noise"
@@ -56,74 +57,57 @@ class CorrelatedNoiseCount(CountProtocol):
     """The pairs that cancel: clusters, or with the constants of the paper a negative binomial number."""
     encoding: str = "signed"
     """``signed``: everybody sends "+1" or "-1". ``unary``: "+1" or nothing, as in the paper."""
+    carriers: CarrierRoles | None = None
+    """Who adds noise: users who are chosen by a coin; None for all."""
 
     def __post_init__(self) -> None:
         if self.encoding not in ("signed", "unary"):
             raise ParameterError(f"The encoding must be signed or unary, not {self.encoding!r}.")
         if isinstance(self.flood, PairClusters) and self.flood.singles:
             raise ParameterError(f"A count has no singles; got a rate of {float(self.flood.singles):g}.")
+        check_roles(self.carriers, self.flood, self.target)
+        if self.carriers is not None and self.encoding != "signed":
+            raise ParameterError(f"With carriers the encoding must be signed, not {self.encoding}.")
 
     @classmethod
-    def for_target(cls, target: Target, *, split: float = 0.9, encoding: Encoding = "signed") -> Self:
+    def for_target(
+        cls, target: Target, *, split: float = 0.9, encoding: Encoding = "signed", carriers: float | None = None
+    ) -> Self:
         """The least flooding that is (epsilon, delta)-private, with ``split`` of epsilon for the noise that remains.
 
         A larger split means less error and more messages.
         """
         view = _view(encoding)
+        roles, delta = roles_for(target, carriers)
         if target.calibration == "paper":
-            ratio, shape, flood_ratio = paper_flooding(target.epsilon, target.delta, split, view)
-            return cls(target, ratio, NegativeBinomialPairs(shape, flood_ratio), encoding)
-        return cls(target, *least_noise(target.epsilon, target.delta, split, view), encoding)
+            ratio, shape, flood_ratio = paper_flooding(target.epsilon, delta, split, view)
+            return cls(target, ratio, NegativeBinomialPairs(shape, flood_ratio), encoding, roles)
+        return cls(target, *least_noise(target.epsilon, delta, split, view), encoding, roles)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
         """Less error for more messages, and fewer messages for more error."""
         return ({"split": 0.97}, {"split": 0.6})
 
-    @property
-    def shares(self) -> NoiseShares:
-        """The noise, in as many shares as there are honest users."""
-        return NoiseShares(self.ratio, self.flood, self.target.honest_users)
-
-    @property
-    def document_version(self) -> int:
-        """Version 2 has clusters of pairs."""
-        return 2 if isinstance(self.flood, PairClusters) else 1
-
-    @classmethod
-    def document_of(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """The parameters of the flood beside the others."""
-        return flat_flood(fields)
-
-    @classmethod
-    def fields_of(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The inverse of ``document_of``."""
-        return nested_flood(document)
-
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, with the noise of the honest users alone."""
-        curve = curve_of(self.ratio, self.flood, _view(self.encoding))
-        return self.target.guarantee(curve, theorem="exact divergence of the noise")
+        return self.noise_guarantee(theorem="exact divergence of the noise")
 
     @property
-    def cost(self) -> Cost:
-        """One message (in the unary encoding only for a 1), and the shares of noise."""
-        return Cost(1 + self.shares.mean_messages, None, 1)
+    def bins(self) -> int:
+        """All noise is in one bin."""
+        return 1
+
+    @property
+    def view(self) -> View:
+        """The view in which the noise is accounted for, which depends on the encoding."""
+        return _view(self.encoding)
 
     @property
     def min_messages_per_user(self) -> int:
         """The user's own sign; none for a 0 in the unary encoding."""
         return 1 if self.encoding == "signed" else 0
-
-    @property
-    def share_ratios(self) -> tuple[Dyadic, ...]:
-        """The ratios of the noise that remains and of pairs in a negative binomial number."""
-        return (self.ratio,) if isinstance(self.flood, PairClusters) else (self.ratio, self.flood.flood_ratio)
-
-    def chance_of_more_messages(self, messages: int) -> float:
-        """Upper bound on the probability that a report has more than ``messages`` messages."""
-        return self.shares.chance_of_more(messages - 1, 1)
 
     @property
     def message_format(self) -> MessageFormat:
@@ -134,22 +118,21 @@ class CorrelatedNoiseCount(CountProtocol):
         """The user's own message and the noise, except for a tail of 1e-5."""
         bit = check_index(value, 2)
         own = (bit, 1 - bit) if self.encoding == "signed" else (bit, 0)
-        return {(plus + own[0], minus + own[1]): mass for (plus, minus), mass in self.shares.pmf(_OMITTED_MASS).items()}
+        noise = self.shares.pmf(_OMITTED_MASS)
+        return self.mixed_pmf(own, {(plus + own[0], minus + own[1]): mass for (plus, minus), mass in noise.items()})
 
-    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once: only shares that are not zero are drawn."""
+    def own_cells(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """The sign of each user; in the unary encoding only of those who hold a 1."""
         bits = check_indices(values, 2)
-        own = 2 * np.arange(len(bits), dtype=np.int64) + (1 - bits)
-        own = own if self.encoding == "signed" else own[bits == 1]
-        cells = np.concatenate((own, self.shares.draw(len(bits), source)))
-        return messages_of_cells(cells, len(bits), self.message_format, source)
+        own: NDArray[np.int64] = 2 * np.arange(len(bits), dtype=np.int64) + (1 - bits)
+        return own if self.encoding == "signed" else own[bits == 1]
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """The sums of all shares, which have the same kinds of distributions."""
         zeros, ones = check_counts(counts, 2).tolist()
         if zeros + ones == 0:
             return Tally.zero(2)
-        plus, minus = self.shares.totals(zeros + ones, 1, source)
+        plus, minus = self.draw_totals(zeros + ones, source)
         own = (ones, zeros) if self.encoding == "signed" else (ones, 0)
         return Tally(np.concatenate((plus, minus)) + own, zeros + ones, source.secure)
 
@@ -171,7 +154,7 @@ class CorrelatedNoiseCount(CountProtocol):
         return LinearAnalysis(
             offset=-users * (slope - 1),
             slope=slope,
-            error=FixedNoise(self.shares.remaining(users), step=1 / slope),
+            error=FixedNoise(self.remaining(users), step=1 / slope),
             largest=users,
         )
 

@@ -11,7 +11,7 @@ Accounting: ``shuffledp.privacy.correlated_noise`` and ``shuffledp.privacy.clust
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 
 from shuffledp.domain import Categories, Numbered, check_counts, check_index, check_indices
 from shuffledp.errors import ParameterError
-from shuffledp.messages import MessageFormat, Messages, Tally
+from shuffledp.messages import MessageFormat, Tally
+from shuffledp.privacy.carriers import CarrierRoles
 from shuffledp.privacy.cluster_calibration import LEAST_EPSILON_OF_A_TABLE, fewest_messages, least_noise
 from shuffledp.privacy.clusters import PairClusters
-from shuffledp.privacy.correlated_noise import NegativeBinomialPairs, paper_flooding
+from shuffledp.privacy.correlated_noise import NegativeBinomialPairs, View, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.protocols.histogram.protocol import PROJECTED_ESTIMATORS, HistogramProtocol
 from shuffledp.protocols.parts.category_noise import LaplaceNoise
+from shuffledp.protocols.parts.correlated import CorrelatedNoiseProtocol, check_roles, roles_for
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
-from shuffledp.protocols.parts.noise_shares import NoiseShares, curve_of, flat_flood, nested_flood
-from shuffledp.protocols.parts.sparse import check_cells, messages_of_cells
-from shuffledp.protocols.protocol import Cost, Pmf
+from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import SYSTEM, Dyadic, RandomSource
 
@@ -43,7 +43,7 @@ _LARGEST_LISTED = 2_000_000
 
 
 @dataclass(frozen=True)
-class CorrelatedNoiseHistogram(HistogramProtocol):
+class CorrelatedNoiseHistogram(CorrelatedNoiseProtocol, HistogramProtocol):
     """A histogram with nearly the central error, from few messages per user (Ghazi and others 2020); shuffled.
 
     Options of ``calibrate``:
@@ -51,6 +51,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     - ``split``: part of epsilon for the noise that changes the counts; the rest is for the pairs that cancel.
     - ``weighted``: whether clusters of each size get a rate of their own, and some of the noise comes as single "+1";
       this saves messages at a small split, and keeps the error.
+    - ``carriers``: the probability of being a carrier; by default all users add noise.
     """
 
     name: ClassVar[str] = "correlated-noise"
@@ -65,10 +66,22 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     """The pairs that cancel: clusters, or with the constants of the paper a negative binomial number."""
     domain_size: int
     categories: Categories | None = None
+    carriers: CarrierRoles | None = None
+    """Who adds noise: users who are chosen by a coin; None for all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_roles(self.carriers, self.flood, self.target)
 
     @classmethod
     def for_target(
-        cls, target: Target, domain: Categories | Numbered, *, split: float = 0.9, weighted: bool = False
+        cls,
+        target: Target,
+        domain: Categories | Numbered,
+        *,
+        split: float = 0.9,
+        weighted: bool = False,
+        carriers: float | None = None,
     ) -> Self:
         """The fewest pairs that are (epsilon, delta)-private overall.
 
@@ -76,12 +89,13 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         messages.
         """
         size, named = cls.domain_fields(domain)
+        roles, delta = roles_for(target, carriers)
         if target.calibration == "paper":
-            ratio, shape, flood_ratio = paper_flooding(target.epsilon, target.delta, split, "histogram")
-            return cls(target, ratio, NegativeBinomialPairs(shape, flood_ratio), size, named)
+            ratio, shape, flood_ratio = paper_flooding(target.epsilon, delta, split, "histogram")
+            return cls(target, ratio, NegativeBinomialPairs(shape, flood_ratio), size, named, roles)
         if weighted:
-            return cls(target, *fewest_messages(target.epsilon, target.delta, split), size, named)
-        return cls(target, *least_noise(target.epsilon, target.delta, split, "histogram"), size, named)
+            return cls(target, *fewest_messages(target.epsilon, delta, split), size, named, roles)
+        return cls(target, *least_noise(target.epsilon, delta, split, "histogram"), size, named, roles)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:
@@ -93,36 +107,20 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         few = settings.get("users", 0) >= _MANY_USERS_PER_CATEGORY * (settings.get("domain_size") or math.inf)
         return {"split": 0.98 if few else 0.96}, fewest
 
-    @property
-    def shares(self) -> NoiseShares:
-        """The noise, in as many shares as there are honest users; further users add more."""
-        return NoiseShares(self.ratio, self.flood, self.target.honest_users)
-
-    @property
-    def document_version(self) -> int:
-        """Version 2 has clusters of pairs."""
-        return 2 if isinstance(self.flood, PairClusters) else 1
-
-    @classmethod
-    def document_of(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """The parameters of the flood beside the others."""
-        return flat_flood(fields)
-
-    @classmethod
-    def fields_of(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The inverse of ``document_of``."""
-        return nested_flood(document)
-
     @cached_property
     def guarantee(self) -> Guarantee:
         """The privacy of one release, with the noise of the honest users alone."""
-        curve = curve_of(self.ratio, self.flood, "histogram")
-        return self.target.guarantee(curve, theorem="exact divergence of the noise of both changed categories")
+        return self.noise_guarantee(theorem="exact divergence of the noise of both changed categories")
 
     @property
-    def cost(self) -> Cost:
-        """One message and the shares of noise, which do not depend on the category."""
-        return Cost(1 + self.domain_size * self.shares.mean_messages, None, self.message_format.bits)
+    def bins(self) -> int:
+        """Every category has noise."""
+        return self.domain_size
+
+    @property
+    def view(self) -> View:
+        """The view in which the noise is accounted for."""
+        return "histogram"
 
     @property
     def min_messages_per_user(self) -> int:
@@ -132,15 +130,6 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
     def most_users(self, tally: Tally, messages: int) -> int:  # noqa: ARG002
         """Every user sends at least one "+1"; the counts of both signs alternate in the tally."""
         return int(tally.counts[::2].sum())
-
-    @property
-    def share_ratios(self) -> tuple[Dyadic, ...]:
-        """The ratios of the noise that remains and of pairs in a negative binomial number."""
-        return (self.ratio,) if isinstance(self.flood, PairClusters) else (self.ratio, self.flood.flood_ratio)
-
-    def chance_of_more_messages(self, messages: int) -> float:
-        """Upper bound on the probability that a report has more than ``messages`` messages."""
-        return self.shares.chance_of_more(messages - 1, self.domain_size)
 
     @property
     def message_effects(self) -> tuple[float, float]:
@@ -162,19 +151,15 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         for drawn in product(noise.items(), repeat=self.domain_size):
             copies = [count for signs, _ in drawn for count in signs]
             copies[2 * owned] += 1
-            mass = 1.0
-            for _, share in drawn:
-                mass *= share
-            pmf[tuple(copies)] = mass
-        return pmf
+            pmf[tuple(copies)] = math.prod(mass for _, mass in drawn)
+        own = [0] * (2 * self.domain_size)
+        own[2 * owned] = 1
+        return self.mixed_pmf(tuple(own), pmf)
 
-    def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
-        """The randomizer on many users at once: only shares that are not zero are drawn."""
+    def own_cells(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """The "+1" of each user."""
         owned = check_indices(values, self.domain_size)
-        check_cells(len(owned), self.message_format)
-        own = 2 * (np.arange(len(owned), dtype=np.int64) * self.domain_size + owned)
-        noise = self.shares.draw(len(owned) * self.domain_size, source)
-        return messages_of_cells(np.concatenate((own, noise)), len(owned), self.message_format, source)
+        return 2 * (np.arange(len(owned), dtype=np.int64) * self.domain_size + owned)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
         """The sums of all shares, which have the same kinds of distributions."""
@@ -182,7 +167,7 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
         users = int(true.sum())
         if users == 0:
             return Tally.zero(2 * self.domain_size)
-        plus, minus = self.shares.totals(users, self.domain_size, source)
+        plus, minus = self.draw_totals(users, source)
         return Tally(np.column_stack((true + plus, minus)).ravel(), users, source.secure)
 
     def check_tally(self, tally: Tally) -> None:
@@ -201,15 +186,15 @@ class CorrelatedNoiseHistogram(HistogramProtocol):
 
     @property
     def category_noise(self) -> LaplaceNoise | None:
-        """The count plus the noise that remains; None if singles are part of it."""
-        return None if self.shares.singles else LaplaceNoise(self.ratio)
+        """The count plus the noise that remains; None if singles are part of it, or if there are carriers."""
+        return None if self.shares.singles or self.carriers is not None else LaplaceNoise(self.ratio)
 
     def analysis(self, users: int) -> LinearAnalysis:
         """The noise that remains: discrete Laplace, or wider if there are more users than planned."""
         return LinearAnalysis(
             offset=float(self.shares.singles * users / self.target.honest_users),
             slope=1.0,
-            error=FixedNoise(self.shares.remaining(users)),
+            error=FixedNoise(self.remaining(users)),
             largest=users,
             numbers=self.domain_size,
         )
