@@ -19,6 +19,7 @@ from vector_files.randomizers import randomizer_file
 from vector_files.report import report_file
 from vector_files.sealing import sealing_file
 from vector_files.task import task_file
+from vector_files.tokens import token_file
 from vector_files.version_2 import batch_file_2, report_file_2, series_file, task_file_2
 
 TARGET = Path(__file__).parents[1] / "vectors"
@@ -37,6 +38,7 @@ def vectors() -> dict[str, bytes]:
         "v2/report": report_file_2(),
         "v2/batch": batch_file_2(),
         "v2/series": series_file(),
+        "v2/token": token_file(),
     }
     return {f"{name}.json": _written(name, content) for name, content in made.items()}
 

@@ -9,6 +9,7 @@ import pytest
 
 from shuffledp.collection.server import bodies
 from shuffledp.collection.shuffler.store.interface import StoreError
+from shuffledp.collection.wire.tokens import Credentials, authorization
 
 BINARY = "Host: x\r\nContent-Type: application/octet-stream\r\n"
 
@@ -243,11 +244,46 @@ class TestEnrolment:
         form, here = enrolled
         answer = here.post(form, place.report(form))
         check_problem(answer, 401, "token-missing")
-        assert answer.headers["www-authenticate"] == "Bearer"
-        for value in ("Bearer", "Bearer x", "Basic " + self.tokens[0], "Bearer " + "x" * 600):
+        assert answer.headers["www-authenticate"] == "Bearer, SDP-Token"
+        forged = f"SDP-Token id={'0' * 32}, mac={'0' * 63}"
+        for value in ("Bearer", "Bearer x", "Basic " + self.tokens[0], "Bearer " + "x" * 600, forged):
             check_problem(here.post(form, place.report(form), headers={"Authorization": value}), 401, "token-missing")
         check_problem(here.post(form, place.report(form), headers=self.bearer(2)), 403, "token-unknown")
         assert here.shuffler.store.count(form.task_id) == 0
+
+    def bound(self, index: int, body: bytes) -> dict:
+        return {"Authorization": authorization(self.tokens[index], body, 2)}
+
+    def test_a_bound_token_is_for_its_report_alone(self, place, enrolled):
+        form, here = enrolled
+        body, other = place.report(form), place.report(form)
+        moved = self.bound(0, body)
+        assert self.tokens[0] not in moved["Authorization"]
+        check_problem(here.post(form, other, headers=moved), 403, "token-of-another-report")
+        assert here.shuffler.store.count(form.task_id) == 0
+        assert here.post(form, body, headers=moved).status_code == 201
+        assert here.post(form, body, headers=moved).status_code == 200
+        check_problem(here.post(form, other, headers=self.bound(0, other)), 403, "token-spent")
+        check_problem(here.post(form, other, headers=self.bearer(0)), 403, "token-spent")
+        assert here.post(form, other, headers=self.bound(1, other)).status_code == 201
+        third = place.report(form)
+        check_problem(here.post(form, third, headers=self.bound(2, third)), 403, "token-unknown")
+
+    def test_a_bound_token_of_another_task_is_unknown(self, place, serve):
+        form, other = place.task(), place.task(name="Other")
+        self.tokens = [secrets.token_urlsafe(32)]
+        hashed = hashlib.sha256(self.tokens[0].encode()).hexdigest()
+        (place.folder / "enrolment" / f"{form.task_id.hex()}.tokens").write_text(hashed + "\n")
+        here = serve(enrolment=place.folder / "enrolment")
+        body = place.report(other)
+        check_problem(here.post(other, body, headers=self.bound(0, body)), 403, "token-unknown")
+
+    def test_a_proof_that_is_not_compared_would_be_noticed(self, place, enrolled, monkeypatch):
+        """The planted fault: with it, the proof of one report pays for another."""
+        form, here = enrolled
+        body, other = place.report(form), place.report(form)
+        monkeypatch.setattr(Credentials, "authenticate", lambda *_: True)
+        assert here.post(form, other, headers=self.bound(0, body)).status_code == 201
 
     def test_who_has_no_token_takes_nothing_from_those_who_have(self, place, serve):
         form = place.task()

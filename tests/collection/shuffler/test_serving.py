@@ -12,9 +12,10 @@ import pytest
 from shuffledp.cli import main
 from shuffledp.collection.server.settings import read_settings
 from shuffledp.collection.shuffler import enrolment
-from shuffledp.collection.shuffler.enrolment import TokenDirectory, create_tokens, token_hash
+from shuffledp.collection.shuffler.enrolment import TokenDirectory, create_tokens
 from shuffledp.collection.shuffler.intake import RateLimit
 from shuffledp.collection.shuffler.settings import ShufflerSettings
+from shuffledp.collection.wire.tokens import token_hash, token_id
 from shuffledp.errors import DataError, OutputError, ParameterError
 
 
@@ -261,11 +262,11 @@ class TestTokens:
         folder = TokenDirectory(tmp_path)
         create_tokens("task", 50, directory=tmp_path, out=tmp_path / "out.txt")
         hashes = [token_hash(each.encode()) for each in (tmp_path / "out.txt").read_text().split()]
-        assert not any(folder.contains("task", each) for each in hashes)
+        assert not any(folder.find("task", token_id(each)) for each in hashes)
         folder.load_new("task", lambda _: None)
-        assert all(folder.contains("task", each) for each in hashes)
-        assert not any(folder.contains("task", token_hash(each)) for each in hashes)
-        assert not folder.contains("other", hashes[0])
+        assert [folder.find("task", token_id(each)) for each in hashes] == hashes
+        assert not any(folder.find("task", each[:16]) for each in hashes)
+        assert folder.find("other", token_id(hashes[0])) is None
 
 
 def test_the_rate_limit():

@@ -9,6 +9,7 @@ from shuffledp.collection.shuffler import enrolment
 from shuffledp.collection.shuffler.enrolment import TokenDirectory
 from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
+from shuffledp.collection.wire.tokens import token_id
 from shuffledp.errors import DataError
 
 
@@ -37,7 +38,7 @@ class Reader:
         return sorted(each for group in self.given for each in group)
 
     def known(self, hashes) -> set[bool]:
-        return {self.folder.contains("task", each) for each in hashes}
+        return {self.folder.find("task", token_id(each)) == each for each in hashes}
 
 
 @pytest.fixture

@@ -104,7 +104,8 @@ class Client:
             report = self._stored()
             self._spending.read()  # refuses to send while the record of what was spent is damaged
             try:
-                deliver(server, reports_path(self.task), report, token=token, patience=patience, wait=wait)
+                path, version = reports_path(self.task), self.task.version
+                deliver(server, path, report, token=token, version=version, patience=patience, wait=wait)
             except RefusedError as error:
                 if error.values.get("final"):
                     closed = error.values["status"] == 410

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import re
 import ssl
 import time
 from collections.abc import Callable
@@ -11,11 +10,11 @@ from dataclasses import dataclass
 
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.connection import Answer, Connection, backoff_seconds, failure_reason
+from shuffledp.collection.wire.tokens import authorization
 from shuffledp.errors import ParameterError, RefusedError, UnreachableError
 
 _RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 _FINAL_STATUSES = (409, 410, 413, 422)
-_TOKEN = re.compile("[A-Za-z0-9._~+/=-]{16,512}")
 
 
 @dataclass(frozen=True)
@@ -51,16 +50,20 @@ def deliver(
     report: bytes,
     *,
     token: str | None = None,
+    version: int = 1,
     patience: Patience | None = None,
     wait: Callable[[float], None] = time.sleep,
 ) -> Answer:
     """Send a report until the server has stored it durably.
 
+    In ``version`` 2 of the wire format a token is bound to the report, and is not sent itself.
     RefusedError if the server rejects it, with ``final`` true if retries cannot succeed; UnreachableError if it does
     not answer or asks for too long a pause.
     """
     patience = patience or Patience()
-    headers = _headers(token)
+    headers = {"Content-Type": "application/octet-stream", "User-Agent": "shuffledp"}
+    if token is not None:
+        headers["Authorization"] = authorization(token, report, version)
     failure = ""
     for attempt in range(patience.attempts):
         requested = 0.0
@@ -88,15 +91,6 @@ def deliver(
     raise UnreachableError(
         f"The report could not be delivered to {connection.url} after {patience.attempts} {times}: {failure}"
     )
-
-
-def _headers(token: str | None) -> dict[str, str]:
-    headers = {"Content-Type": "application/octet-stream", "User-Agent": "shuffledp"}
-    if token is not None:
-        if not _TOKEN.fullmatch(token):
-            raise ParameterError("A token must consist of 16 to 512 letters, digits and characters of ._~+/=-")
-        headers["Authorization"] = f"Bearer {token}"
-    return headers
 
 
 def _refusal(answer: Answer) -> RefusedError:

@@ -110,6 +110,7 @@ class Devices:
                 reports_path(self._task),
                 report,
                 token=token,
+                version=self._task.version,
                 patience=self._patience,
                 wait=self._pause,
             )

@@ -1,4 +1,7 @@
-"""Enrolment: one-time tokens, each of which allows one report; the shuffler stores only their hashes."""
+"""Enrolment: one-time tokens, each of which allows one report; the shuffler stores only their hashes.
+
+The hash of a token is also the key by which a device proves that it has the token (``wire.tokens``).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ import secrets
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from shuffledp.collection.wire.tokens import token_hash, token_id
 from shuffledp.durable_files import FileLock, open_regular, write_durably
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable
@@ -20,9 +24,8 @@ from shuffledp.output import check_writable
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
-_BEARER = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{16,512}) *")
 _HASH = re.compile(rb"[0-9a-f]{64}")
-_PARTS = 256
+_HASH_SIZE, _PARTS = 32, 256
 _HASHES_PER_TRANSACTION = 2_000
 _LONGEST_PAUSE_SECONDS = 0.1
 _BLOCK_BYTES, _DIGEST_BLOCK_BYTES = 1 << 16, 1 << 20
@@ -69,17 +72,6 @@ def _refuse_existing(out: Path) -> None:
         raise OutputError(f"{out} exists; choose another file for the tokens.", path=str(out))
 
 
-def token_hash(token: bytes) -> bytes:
-    """The SHA-256 of a token; no salt is needed, since tokens have 256 random bits."""
-    return hashlib.sha256(token).digest()
-
-
-def bearer_token(authorization: bytes | None) -> bytes | None:
-    """The token of an ``Authorization`` header, if its format is valid."""
-    match = _BEARER.fullmatch(authorization) if authorization is not None else None
-    return match.group(1) if match else None
-
-
 class TokenDirectory:
     """The token files of all tasks: ``TASK.tokens`` has one hash per line, in hexadecimal."""
 
@@ -87,10 +79,10 @@ class TokenDirectory:
         self._directory = directory
         self._files: dict[str, _TokenFile] = {}
 
-    def contains(self, task_name: str, hashed: bytes) -> bool:
-        """Whether a token is in the directory, spent or not. False positives are rare; the store decides."""
+    def find(self, task_name: str, identifier: bytes) -> bytes | None:
+        """The hash of the token with an id, spent or not; None if it is not in the directory."""
         file = self._files.get(task_name)
-        return file is not None and hashed in file.index
+        return None if file is None else file.index.find(identifier)
 
     def load_new(self, task_name: str, take: Callable[[list[bytes]], None]) -> None:
         """Call ``take`` with the hashes that were appended to a task's file since the last success, in groups.
@@ -110,30 +102,46 @@ class TokenDirectory:
             return  # without tokens no report is accepted
         except OSError as error:
             raise DataError(f"Cannot read the tokens {path}: {error}.", path=str(path)) from None
-        parts = _sorted_parts(hashes)
-        _pass_in_groups([hashed for part in parts.values() for hashed in part], take)
-        file.index.add(parts)
+        _pass_in_groups(sorted(hashes), take)  # sorted, so that the store inserts neighbours into the same pages
+        file.index.add(hashes)
         self._files[task_name] = file
 
 
 class _HashIndex:
-    """A set of hashes, stored as their first eight bytes in 256 sorted arrays, one per first byte.
+    """Hashes of tokens by their ids, in 256 sorted arrays, one per first byte of an id: 40 bytes per token.
 
     The arrays are small, so that sorting is quick, and are replaced atomically, for concurrent readers.
     """
 
     def __init__(self) -> None:
-        self._parts = [array("Q") for _ in range(_PARTS)]
+        self._parts: list[tuple[array[int], bytes]] = [(array("Q"), b"")] * _PARTS
 
-    def __contains__(self, hashed: bytes) -> bool:
-        part, prefix = self._parts[hashed[0]], _prefix(hashed)
-        index = bisect_left(part, prefix)
-        return index < len(part) and part[index] == prefix
+    def find(self, identifier: bytes) -> bytes | None:
+        """The hash of the token with this id."""
+        prefixes, hashes = self._parts[identifier[0]]
+        prefix = _prefix(identifier)
+        for index in range(bisect_left(prefixes, prefix), len(prefixes)):
+            if prefixes[index] != prefix:
+                break
+            hashed = hashes[_HASH_SIZE * index : _HASH_SIZE * (index + 1)]
+            if token_id(hashed) == identifier:
+                return hashed
+        return None
 
-    def add(self, parts: Mapping[int, list[bytes]]) -> None:
-        """Add hashes, which are grouped by their first byte."""
-        for first, hashes in parts.items():
-            self._parts[first] = array("Q", sorted([*self._parts[first], *map(_prefix, hashes)]))
+    def add(self, hashes: Iterable[bytes]) -> None:
+        """Add hashes of tokens."""
+        added: dict[int, list[tuple[int, bytes]]] = {}
+        for hashed in hashes:
+            identifier = token_id(hashed)
+            added.setdefault(identifier[0], []).append((_prefix(identifier), hashed))
+        for first, pairs in added.items():
+            prefixes, before = self._parts[first]
+            existing = (before[at : at + _HASH_SIZE] for at in range(0, len(before), _HASH_SIZE))
+            merged = sorted({*pairs, *zip(prefixes, existing, strict=True)})
+            self._parts[first] = (
+                array("Q", (prefix for prefix, _ in merged)),
+                b"".join(hashed for _, hashed in merged),
+            )
 
 
 @dataclass(frozen=True)
@@ -186,14 +194,6 @@ def _parse(lines: bytes, hashes: list[bytes], before: int, path: Path) -> None:
         hashes.append(bytes.fromhex(line.decode("ascii")))
 
 
-def _sorted_parts(hashes: Sequence[bytes]) -> dict[int, list[bytes]]:
-    """Hashes by their first byte, sorted, so that the store inserts neighbours into the same pages."""
-    parts: dict[int, list[bytes]] = {}
-    for hashed in hashes:
-        parts.setdefault(hashed[0], []).append(hashed)
-    return {first: sorted(parts[first]) for first in sorted(parts)}
-
-
 def _pass_in_groups(hashes: Sequence[bytes], take: Callable[[list[bytes]], None]) -> None:
     """Call ``take`` with groups of hashes, with pauses in which waiting reports can acquire the lock of the store."""
     for start in range(0, len(hashes), _HASHES_PER_TRANSACTION):
@@ -203,5 +203,5 @@ def _pass_in_groups(hashes: Sequence[bytes], take: Callable[[list[bytes]], None]
             time.sleep(min(_LONGEST_PAUSE_SECONDS, time.monotonic() - began))
 
 
-def _prefix(hashed: bytes) -> int:
-    return int.from_bytes(hashed[:8], "big")
+def _prefix(identifier: bytes) -> int:
+    return int.from_bytes(identifier[:8], "big")

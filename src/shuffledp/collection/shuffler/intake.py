@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
@@ -21,9 +22,10 @@ from shuffledp.collection.server.bodies import (
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.responses import PreparedResponse, problem, version_of
 from shuffledp.collection.shuffler.commit_queue import CommitQueue
-from shuffledp.collection.shuffler.enrolment import TokenDirectory, bearer_token, token_hash
+from shuffledp.collection.shuffler.enrolment import TokenDirectory
 from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, StoreError
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
+from shuffledp.collection.wire.tokens import CHALLENGE, Credentials
 from shuffledp.errors import ParameterError
 
 UNKNOWN_TASK = problem(404, "unknown-task", "This shuffler does not serve that task.")
@@ -33,8 +35,10 @@ _STOPPING = problem(503, "stopping", "The server is shutting down; send the repo
 _OVERLOADED = problem(503, "overloaded", "Too many reports at once; send it again later.", retry_after=2)
 _NO_MEMORY = problem(503, "overloaded", "Too many reports at once; send it again later.", retry_after=2, close=True)
 _STORE_FAILS = problem(503, "store-fails", "The report could not be stored; send it again later.", retry_after=10)
-_CHALLENGE = {"WWW-Authenticate": "Bearer"}
+_CHALLENGE = {"WWW-Authenticate": CHALLENGE}
 _TOKEN_MISSING = problem(401, "token-missing", "This task requires an enrolment token.", headers=_CHALLENGE)
+_TOKEN_UNKNOWN = problem(403, "token-unknown", "This enrolment token is not valid for the task.")
+_TOKEN_MOVED = problem(403, "token-of-another-report", "This enrolment token authenticates another report.")
 _GONE = PreparedResponse(499)  # the sender disconnected: counted, but not sent
 
 _OUTCOMES = {
@@ -43,7 +47,7 @@ _OUTCOMES = {
     ReportOutcome.CONFLICT: problem(409, "conflict", "Another report with this id was accepted."),
     ReportOutcome.CLOSED: _CLOSED,
     ReportOutcome.FULL: problem(410, "full", "The round of this task is full."),
-    ReportOutcome.TOKEN_UNKNOWN: problem(403, "token-unknown", "This enrolment token is not valid for the task."),
+    ReportOutcome.TOKEN_UNKNOWN: _TOKEN_UNKNOWN,
     ReportOutcome.TOKEN_SPENT: problem(403, "token-spent", "This enrolment token was used for another report."),
     ReportOutcome.UNAVAILABLE: _STORE_FAILS,
 }
@@ -87,6 +91,19 @@ class _Limit:
     def __init__(self, rate: RateLimit) -> None:
         self.rate = rate
         self.answer = problem(429, "over-the-rate", "Too many reports a second.", retry_after=rate.retry_after)
+
+
+class _Token(NamedTuple):
+    """The token of a request: what the request says, and the hash of the token, if it is known."""
+
+    credentials: Credentials
+    hashed: bytes | None
+
+    def refuse(self, report: bytes) -> PreparedResponse | None:
+        """The response to a report that this token does not allow, as far as can be told without the store."""
+        if self.hashed is None:
+            return _TOKEN_UNKNOWN
+        return None if self.credentials.authenticate(report, self.hashed) else _TOKEN_MOVED
 
 
 class ReportEndpoint:
@@ -136,15 +153,16 @@ class ReportEndpoint:
         refusal = self._refuse_early(served)
         if refusal is not None:
             return refusal
-        token: bytes | None = None
+        token: _Token | None = None
         limit = self._with_token
         if self._tokens is not None:
-            presented = bearer_token(header(scope, b"authorization"))
-            if presented is None:
+            credentials = Credentials.parse(header(scope, b"authorization"))
+            if credentials is None:
                 return _TOKEN_MISSING
-            token = token_hash(presented)
-            if not self._tokens.contains(served.name, token):
-                limit = self._without_token
+            hashed = self._tokens.find(served.name, credentials.id)
+            if hashed is None:  # another process may have read it already: the store decides
+                limit, hashed = self._without_token, credentials.hashed
+            token = _Token(credentials, hashed)
         if not limit.rate.take():
             return limit.answer
         length = declared_length(scope)
@@ -161,14 +179,18 @@ class ReportEndpoint:
             return _CLOSED
         return _NOT_OPEN if now < served.opens else None
 
-    async def _take(self, served: ServedTask, receive: Receive, token: bytes | None) -> PreparedResponse:
+    async def _take(self, served: ServedTask, receive: Receive, token: _Token | None) -> PreparedResponse:
         """Read the report, check it, and wait until it is durable."""
         with self._memory.upload() as upload:
             try:
                 body = await upload.read(receive, served.size)
                 report_id = served.format.report_id(body)
+                refusal = None if token is None else token.refuse(body)
+                if refusal is not None:
+                    return refusal
                 await upload.enter()
-                outcome = await self._commit_queue.submit(Incoming(served.id, report_id, body, token))
+                hashed = None if token is None else token.hashed
+                outcome = await self._commit_queue.submit(Incoming(served.id, report_id, body, hashed))
             except MemoryLimitError:
                 return _OVERLOADED if upload.is_complete else _NO_MEMORY
             except TooLongError:
