@@ -277,6 +277,66 @@ def test_nothing_of_a_machine_and_no_secret(path):
     assert path.suffix not in (".key", ".pem", ".dsn", ".password")
 
 
+def manifests(role):
+    """The resources of a cluster, with those of base."""
+    folders = [DEPLOY / "kustomize" / name for name in (role, "base")]
+    listed = {
+        folder / name
+        for folder in folders
+        for name in yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    }
+    files = {file for folder in folders for file in folder.glob("*.yaml") if file.name != "kustomization.yaml"}
+    assert listed - {folders[0] / "../base"} == files
+    return [each for file in sorted(files) for each in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("role", KINDS)
+def test_pods_are_hardened_and_have_one_writer(role):
+    pods = {each["metadata"]["name"]: each for each in manifests(role) if "template" in each.get("spec", {})}
+    assert set(pods) == {"shuffler": {"shuffler-ingest", "shuffler-mixer"}, "analyzer": {"analyzer"}}[role]
+    user = {"shuffler": 10001, "analyzer": 10002}[role]
+    for name, pod in pods.items():
+        spec = pod["spec"]["template"]["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"]) == (True, user)
+        for container in (*spec["initContainers"], *spec["containers"]):
+            security = container["securityContext"]
+            assert not security["allowPrivilegeEscalation"]
+            assert security["readOnlyRootFilesystem"]
+            assert security["capabilities"] == {"drop": ["ALL"]}
+        mounts = {mount["name"] for container in spec["containers"] for mount in container["volumeMounts"]}
+        secrets = {volume["name"] for volume in spec["volumes"] if "secret" in volume}
+        assert secrets, "keys come from Secrets"
+        assert not mounts & secrets, "whose files are readable for a group: the server has copies"
+        if name != "shuffler-ingest":
+            assert (pod["kind"], pod["spec"]["replicas"]) == ("StatefulSet", 1)
+            (claim,) = pod["spec"]["volumeClaimTemplates"]
+            assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+
+
+def test_pods_that_receive_reports_have_no_key():
+    (pod,) = (each for each in manifests("shuffler") if each["kind"] == "Deployment")
+    volumes = pod["spec"]["template"]["spec"]["volumes"]
+    assert {volume["secret"]["secretName"] for volume in volumes if "secret" in volume} == {"database"}
+
+
+@pytest.mark.parametrize(("role", "file"), [("shuffler", "ingest"), ("shuffler", "mixer"), ("analyzer", "analyzer")])
+def test_settings_of_pods_are_read(role, file):
+    read = settings(role, DEPLOY / "kustomize" / role / f"{file}.toml")
+    assert getattr(read, "role", "analyzer") == file
+    names = {
+        Path(entry).name
+        for entry in re.findall(r"install -m 0400 (.+?) /run/shuffledp/private/", _commands(role, file))[0].split()
+    }
+    private = {path.name for path in vars(read).values() if isinstance(path, Path) and "private" in path.parts}
+    private |= {path.name for path in getattr(read, "sealing_keys", ())}
+    assert names == private
+
+
+def _commands(role, file):
+    return (DEPLOY / "kustomize" / role / f"{file}.yaml").read_text(encoding="utf-8")
+
+
 def test_settings_in_use_are_not_committed():
     ignored = (DEPLOY / ".gitignore").read_text(encoding="utf-8").splitlines()
     assert {f"/{folder.name}/" for folder in IN_USE} <= set(ignored)

@@ -65,7 +65,17 @@ class ServerOptions:
 
 @serve_app.command("shuffler")
 @takes_groups
-def serve_shuffler(options: ServerOptions) -> None:
+def serve_shuffler(
+    options: ServerOptions,
+    role: Annotated[
+        str | None,
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="all; ingest, to receive reports without any key; or mixer, to open, shuffle and deliver rounds.",
+        ),
+    ] = None,
+) -> None:
     """Receive sealed reports, shuffle the messages of each round, and deliver them to the analyzer.
 
     Settings come from the file, then the environment (SHUFFLEDP_SHUFFLER_PORT and so on), then the options.
@@ -73,7 +83,7 @@ def serve_shuffler(options: ServerOptions) -> None:
 
     Example: shuffledp serve shuffler --config shuffler.toml --check
     """
-    settings = shuffler_settings(options.config, host=options.host, port=options.port)
+    settings = shuffler_settings(options.config, host=options.host, port=options.port, role=role)
     if options.check:
         _check_shuffler(settings, options.as_json)
         return
@@ -105,19 +115,21 @@ def _check_shuffler(settings: ShufflerSettings, as_json: bool) -> None:
     from shuffledp.collection.server.running import possible_connections
     from shuffledp.collection.shuffler.operator import task_fields
     from shuffledp.collection.shuffler.server import check_shuffler, check_store_of
+    from shuffledp.collection.wire.keys import SigningKey
 
     key, served_tasks = check_shuffler(settings)
+    key_id = key.public.id if isinstance(key, SigningKey) else key.id
     check_store_of(settings)
     connections = possible_connections(settings.connections)
     refused = [str(reason) for reason in served_tasks.refused]
     tasks = [task_fields(entry) for entry in served_tasks]
     if as_json:
-        state = {"role": "shuffler", "key": key.public.id, "tasks": tasks, "refused": refused}
+        state = {"role": "shuffler", "key": key_id, "tasks": tasks, "refused": refused}
         print_json(state | {"connections": connections})
     else:
         except_files = f", except for {_counted(len(refused), 'task file')}" if refused else ""
         served = _counted(len(tasks), "task")
-        say(f"The shuffler with the key {key.public.id} is configured correctly{except_files}; it serves {served}.")
+        say(f"The shuffler with the key {key_id} is configured correctly{except_files}; it serves {served}.")
         for task in tasks:
             say(f"{task['task'][:16]}  closes {task['closes']}  {task['name']}")
         _say_fewer_connections(settings.connections, connections)

@@ -54,6 +54,10 @@ def test_check(place, shuffledp):
     [
         ({"colour": "red"}, 2, "'colour'"),
         ({"authors": ()}, 2, "authors"),
+        ({"role": "both"}, 2, "role must be one of all, ingest, mixer, not 'both'"),
+        ({"role": "mixer"}, 2, 'The role mixer needs a shared store: set store = "postgres"'),
+        ({"role": "ingest"}, 2, "Missing settings of the shuffler: verifying_key; the role ingest needs them"),
+        ({"role": "ingest", "verifying_key": "author.pub"}, 2, "has no keys and delivers nothing: remove signing_key"),
         ({"analyzer": "analyzer.example"}, 2, "https://analyzer.example"),
         ({"analyzer": "https://user:secret@analyzer.example"}, 2, "without a user name"),
         ({"analyzer": "ftp://user:secret@analyzer.example"}, 2, "without a user name"),

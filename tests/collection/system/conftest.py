@@ -88,3 +88,8 @@ def new_enrolled_round(_begun):
 @pytest.fixture
 def new_shared_round(_begun, database):
     return lambda: _begun(_rounds.SharedRound, address=database.new(f"round_{next(_NUMBERS)}"))
+
+
+@pytest.fixture
+def new_role_round(_begun, database):
+    return lambda: _begun(_rounds.RoleRound, address=database.new(f"round_{next(_NUMBERS)}"))

@@ -1,6 +1,7 @@
 """Rounds whose release tells what was counted, and their servers as processes that are easily started and die."""
 
 import contextlib
+import http.client
 import json
 import multiprocessing
 import random
@@ -9,6 +10,7 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
+from typing import ClassVar
 
 import numpy as np
 import psycopg
@@ -19,6 +21,7 @@ from shuffledp.collection.rehearsal import ROUND_KEYS, Rehearsal, free_ports
 from shuffledp.collection.shuffler.enrolment import create_tokens
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import RefusedError, UnreachableError
 from shuffledp.messages import Tally
@@ -148,6 +151,8 @@ class Round(Rehearsal):
     """How many reports each device has."""
     version = 1
     """Of the wire format."""
+    configs: ClassVar[dict[str, str]] = {}
+    """Settings files of servers with one of their own."""
 
     @classmethod
     def begin(cls, folder, **settings) -> "Round":
@@ -194,7 +199,7 @@ class Round(Rehearsal):
             "shared": len(self.shufflers) > 1,
             "environment": self.environments[server],
             "folder": str(self.directory),
-            "config": str(self.directory / "servers.toml"),
+            "config": str(self.directory / self.configs.get(server, "servers.toml")),
             "log": str(self.directory / f"{server}.log"),
             "fault": fault,
             "__name__": "server",
@@ -355,3 +360,43 @@ class SharedRound(Round):
             assert rounds == [(self.form.task_id, "delivered", self.users, False)], f"rounds: {rounds}"
             tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'shuffledp'").fetchall()
             assert {name for (name,) in tables} == {"checks", "layout", "rounds"}, f"tables: {tables}"
+
+
+class RoleRound(SharedRound):
+    """A round of wire version 2 with two processes that receive reports without any key, and one that mixes."""
+
+    version = 2
+    shufflers = ("shuffler-1", "shuffler-2", "shuffler-3")
+    roles = ("ingest", "ingest", "mixer")
+    configs: ClassVar[dict[str, str]] = {"shuffler-1": "ingest.toml", "shuffler-2": "ingest.toml"}
+
+    def equip(self, *, address: str) -> None:
+        self.address = address
+        secret = self.directory / "address"
+        secret.touch(mode=0o600)
+        secret.write_text(address)
+        SigningKey.load(self.directory / "shuffler.key").public.save(self.directory / "shuffler.pub")
+        lines = (self.directory / "servers.toml").read_text(encoding="utf-8").splitlines()
+        private = ("signing_key", "round_keys", "analyzer =")
+        without_keys = [line for line in lines if not line.startswith(private)]
+        without_keys.insert(without_keys.index("[shuffler]") + 1, 'verifying_key = "shuffler.pub"')
+        (self.directory / "ingest.toml").write_text("\n".join(without_keys), encoding="utf-8")
+        ports = (self.shuffler_port, *free_ports(2))
+        self.urls = [f"http://127.0.0.1:{port}" for port in ports[:2]]
+        self.works = [self.directory / server for server in self.shufflers]
+        for server, role, port, work in zip(self.shufflers, self.roles, ports, self.works, strict=True):
+            work.mkdir(mode=0o700)
+            settings = {"ROLE": role, "PORT": port, "WORK": work, "STORE": "postgres", "STORE_DSN_FILE": secret}
+            self.environments[server] = {f"SHUFFLEDP_SHUFFLER_{key}": str(value) for key, value in settings.items()}
+        self.mixer_url = f"http://127.0.0.1:{ports[2]}"
+
+    def served(self) -> bool:
+        """Whether both that receive reports serve the task."""
+        path = f"/v2/tasks/{self.name}"
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return all(self._status(url, path) == 200 for url in self.urls)
+        return False
+
+    def _status(self, url: str, path: str) -> int:
+        with Connection(url, timeout=10) as connection:
+            return connection.request("GET", path).status

@@ -39,12 +39,13 @@ def create_app(shuffler: Shuffler) -> Starlette:
         await shuffler.commit_queue.finish()
         await shuffler.scheduler.stop()
 
+    receiving = [
+        *(Route(f"/v{version}/tasks/{{task}}/reports", reports, methods=["POST"]) for version in VERSIONS),
+        *(Route(f"/v{version}/tasks/{{task}}", show_task) for version in VERSIONS),
+    ]
     return create_server_app(
         shuffler,
-        [
-            *(Route(f"/v{version}/tasks/{{task}}/reports", reports, methods=["POST"]) for version in VERSIONS),
-            *(Route(f"/v{version}/tasks/{{task}}", show_task) for version in VERSIONS),
-        ],
+        [] if shuffler.settings.role == "mixer" else receiving,
         OperatorInterface(
             shuffler.settings.work,
             shuffler.operator.overview,

@@ -16,6 +16,7 @@ from shuffledp.collection.server.directories import free_bytes
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.operator import Actions, Alert
+from shuffledp.collection.shuffler.ingest import IngestScheduler
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.shuffling import RoundShuffler
@@ -109,8 +110,9 @@ class ShufflerOperator:
     key_id: str
     tasks: ShufflerTasks
     store: Store
-    round_shuffler: RoundShuffler
-    scheduler: RoundScheduler
+    round_shuffler: RoundShuffler | None
+    """None in a process that only receives reports; then there are no actions."""
+    scheduler: RoundScheduler | IngestScheduler
     metrics: Metrics
     clock: Callable[[], float] = time.time
 
@@ -142,6 +144,8 @@ class ShufflerOperator:
     @property
     def actions(self) -> Actions:
         """The actions on rounds, for the operator's interface."""
+        if self.round_shuffler is None:
+            return {}
 
         def close(task: str) -> Mapping[str, Any]:
             return {"task": task, "state": RoundState.CLOSED.value, "reports": self.close(task)}
@@ -231,7 +235,8 @@ class ShufflerOperator:
             with self.store.claim(task_id) as claimed:
                 if claimed:
                     self.store.give_up(task_id, to)
-                    self.round_shuffler.clean(task_id.hex())
+                    if self.round_shuffler is not None:
+                        self.round_shuffler.clean(task_id.hex())
                     if not is_new:
                         return
                     if to is RoundState.CANCELLED:

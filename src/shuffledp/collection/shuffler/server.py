@@ -18,6 +18,7 @@ from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.commit_queue import CommitQueue
 from shuffledp.collection.shuffler.delivery import Delivery
 from shuffledp.collection.shuffler.enrolment import TokenDirectory
+from shuffledp.collection.shuffler.ingest import IngestScheduler
 from shuffledp.collection.shuffler.intake import RateLimit
 from shuffledp.collection.shuffler.operator import ShufflerOperator
 from shuffledp.collection.shuffler.round_keys import RoundKeyDirectory
@@ -29,7 +30,7 @@ from shuffledp.collection.shuffler.store.interface import Store, UnreachableStor
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds, tls_context
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
-from shuffledp.errors import DataError
+from shuffledp.errors import DataError, ParameterError
 
 _MEGABYTE = 1 << 20
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
@@ -67,6 +68,31 @@ class Shuffler(Server):
             wait_seconds=settings.waiting_seconds,
         )
         self.commit_queue = CommitQueue(self.store, self.metrics)
+        round_shuffler: RoundShuffler | None = None
+        self.scheduler: RoundScheduler | IngestScheduler
+        if isinstance(key, SigningKey):
+            round_shuffler, self.scheduler = self._mixing(key, tick)
+        else:
+            self.scheduler = IngestScheduler(
+                self.tasks, self.store, self.metrics, tokens=self.tokens, clock=self.clock, tick=tick
+            )
+        self.operator = ShufflerOperator(
+            settings,
+            _public(key).id,
+            self.tasks,
+            self.store,
+            round_shuffler,
+            self.scheduler,
+            self.metrics,
+            self.clock,
+        )
+        self.scheduler.open_rounds()
+
+    def _mixing(self, key: SigningKey, tick: float) -> tuple[RoundShuffler, RoundScheduler]:
+        """What opens, closes, shuffles and delivers rounds."""
+        settings = self.settings
+        if settings.analyzer is None:
+            raise ParameterError("A shuffler that mixes needs the URL of its analyzer.")
         round_shuffler = RoundShuffler(
             self.store,
             key,
@@ -76,7 +102,7 @@ class Shuffler(Server):
             RoundKeyDirectory(settings.round_keys),
         )
         delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self.stopping)
-        self.scheduler = RoundScheduler(
+        scheduler = RoundScheduler(
             self.tasks,
             self.store,
             round_shuffler,
@@ -87,17 +113,7 @@ class Shuffler(Server):
             clock=self.clock,
             tick=tick,
         )
-        self.operator = ShufflerOperator(
-            settings,
-            key.public.id,
-            self.tasks,
-            self.store,
-            round_shuffler,
-            self.scheduler,
-            self.metrics,
-            self.clock,
-        )
-        self.scheduler.open_rounds()
+        return round_shuffler, scheduler
 
     def close(self) -> None:
         """Close the store and release the lock of the work directory."""
@@ -105,14 +121,14 @@ class Shuffler(Server):
         self._lock.release()
 
 
-def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, ShufflerTasks]:
+def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey | VerifyingKey, ShufflerTasks]:
     """Check everything that the settings name, without changes, and return the key and the tasks.
 
-    Invalid tasks do not fail the check; they are listed in ``refused``.
+    The key is the public one for the role ``ingest``. Invalid tasks are listed in ``refused``; they do not fail it.
     """
-    key = SigningKey.load(settings.signing_key)
+    key = _load_key(settings)
     authors = [VerifyingKey.load(path) for path in settings.authors]
-    if settings.analyzer.startswith("https:"):
+    if settings.analyzer is not None and settings.analyzer.startswith("https:"):
         tls_context(settings.analyzer_ca)
     if settings.store_dsn_file is not None:
         _read_database_url(settings.store_dsn_file)
@@ -120,7 +136,7 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, ShufflerTask
     check_directory(settings.work)
     if settings.round_keys is not None:
         check_directory(settings.round_keys)
-    tasks = ShufflerTasks(settings.tasks, authors, key.public)
+    tasks = ShufflerTasks(settings.tasks, authors, _public(key))
     if settings.enrolment is None:
         tasks.load()
     else:
@@ -128,6 +144,18 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey, ShufflerTask
         tokens = TokenDirectory(settings.enrolment)
         tasks.load(lambda served: tokens.load_new(served.name, lambda _: None))
     return key, tasks
+
+
+def _load_key(settings: ShufflerSettings) -> SigningKey | VerifyingKey:
+    if settings.signing_key is not None:
+        return SigningKey.load(settings.signing_key)
+    if settings.verifying_key is not None:
+        return VerifyingKey.load(settings.verifying_key)
+    raise ParameterError("A shuffler needs its signing_key, or for the role ingest its verifying_key.")
+
+
+def _public(key: SigningKey | VerifyingKey) -> VerifyingKey:
+    return key.public if isinstance(key, SigningKey) else key
 
 
 def store_of(settings: ShufflerSettings) -> Store:

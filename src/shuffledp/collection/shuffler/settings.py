@@ -13,6 +13,7 @@ from shuffledp.collection.transport.connection import ServerUrl
 from shuffledp.errors import ParameterError
 
 _MIN_PERMUTATION_MEGABYTES = 16
+ROLES = ("all", "ingest", "mixer")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _STORES = "store must be 'sqlite' (with store_folder) or 'postgres' (with store_dsn_file)"
 
@@ -28,13 +29,18 @@ class ShufflerSettings(ServerSettings):
     """A directory of signed tasks, ``*.json``; new files are read while the server runs."""
     authors: tuple[Path, ...]
     """Public keys of the authors whose tasks are served."""
-    signing_key: Path
-    """The shuffler's private key, which signs batches."""
+    role: str = "all"
+    """What this process does: ``all``; ``ingest`` receives reports, has no keys, and may have replicas; ``mixer``
+    opens, closes, shuffles and delivers the rounds. The last two share a PostgreSQL database."""
+    signing_key: Path | None = None
+    """The shuffler's private key, which signs batches; not for the role ``ingest``."""
+    verifying_key: Path | None = None
+    """The shuffler's public key, for the role ``ingest``, which has no private one."""
     round_keys: Path | None = None
     """A directory of private round keys, ``KEYID.key``, for tasks of wire version 2; each is destroyed after its round
     is mixed. It should be on an encrypted volume without backups."""
-    analyzer: str
-    """URL of the analyzer, such as https://analyzer.example."""
+    analyzer: str | None = None
+    """URL of the analyzer, such as https://analyzer.example; not for the role ``ingest``."""
     analyzer_ca: Path | None = None
     """Certificate authorities for the analyzer's certificate, instead of the system's."""
     analyzer_plain_http: str | None = None
@@ -72,17 +78,9 @@ class ShufflerSettings(ServerSettings):
         super().__post_init__()
         if not self.authors:
             raise ParameterError("authors must name at least one public key: that of an author whose tasks are served.")
-        try:
-            analyzer = ServerUrl.parse(self.analyzer)
-        except ParameterError as error:
-            raise ParameterError(f"analyzer must be a URL such as https://analyzer.example. {error}") from None
-        host = analyzer.host
-        allowed = _is_loopback(analyzer) or (self.analyzer_plain_http or "").lower() == host
-        if analyzer.scheme == "http" and not allowed:
-            raise ParameterError(
-                f"Batches must not be sent to {self.analyzer} without TLS, since it is another machine: use https, or "
-                f'set analyzer_plain_http = "{host}" if the network is private.'
-            )
+        self._check_role()
+        if self.analyzer is not None:
+            _check_analyzer(self.analyzer, self.analyzer_plain_http)
         needed = {"sqlite": self.store_folder, "postgres": self.store_dsn_file}.get(self.store)
         if needed is None or (self.store_folder and self.store_dsn_file):
             raise ParameterError(f"{_STORES}, and not both; got store = {self.store!r}.")
@@ -96,6 +94,40 @@ class ShufflerSettings(ServerSettings):
             raise ParameterError(f"permutation_megabytes must be at least {_MIN_PERMUTATION_MEGABYTES}.")
         check_positive(self, "store_cache_megabytes")
         check_positive(self, "burst", "waiting_reports", "waiting_megabytes", "waiting_seconds", "delivery_seconds")
+
+    def _check_role(self) -> None:
+        """Refuse keys where they are not needed, and missing settings that the role needs."""
+        if self.role not in ROLES:
+            raise ParameterError(f"role must be one of {', '.join(ROLES)}, not {self.role!r}.")
+        needed = ("verifying_key",) if self.role == "ingest" else ("signing_key", "analyzer")
+        missing = [name for name in needed if getattr(self, name) is None]
+        if missing:
+            raise ParameterError(
+                f"Missing settings of the shuffler: {', '.join(missing)}; the role {self.role} needs them."
+            )
+        if self.role == "ingest":
+            given = [name for name in ("signing_key", "round_keys", "analyzer") if getattr(self, name) is not None]
+            if given:
+                raise ParameterError(
+                    f"A process of the role ingest has no keys and delivers nothing: remove {', '.join(given)}."
+                )
+        if self.role != "all" and self.store != "postgres":
+            raise ParameterError(
+                f'The role {self.role} needs a shared store: set store = "postgres" and store_dsn_file.'
+            )
+
+
+def _check_analyzer(address: str, plain_http: str | None) -> None:
+    try:
+        analyzer = ServerUrl.parse(address)
+    except ParameterError as error:
+        raise ParameterError(f"analyzer must be a URL such as https://analyzer.example. {error}") from None
+    allowed = _is_loopback(analyzer) or (plain_http or "").lower() == analyzer.host
+    if analyzer.scheme == "http" and not allowed:
+        raise ParameterError(
+            f"Batches must not be sent to {address} without TLS, since it is another machine: use https, or "
+            f'set analyzer_plain_http = "{analyzer.host}" if the network is private.'
+        )
 
 
 def _check_origin(origin: str) -> None:
