@@ -35,6 +35,7 @@ _SUBJECTS = (
     "opening",
     "web_client",
     "ingest",
+    "outer_seal",
 )
 _WITH_SPARK = ("spark", "spark_mixing")
 """Measured only by name, in the environment of ``make test-spark``."""

@@ -40,7 +40,7 @@ def measure(quick: bool) -> Iterator[Finding]:
     """Rates at 64 connections, the latency, and the behaviour under overload."""
     repetitions, seconds = (5, 1.0) if quick else (15, 1.0)  # short and interleaved: other load affects all equally
     with TemporaryDirectory() as name:
-        setup = _Setup(Path(name))
+        setup = Setup(Path(name))
         loads: dict[str, list[dict[str, Any]]] = {mode: [] for mode in _MODES}
         with setup.server(_MODES[0]) as first, setup.server(_MODES[1]) as second, setup.server(_MODES[2]) as third:
             servers = dict(zip(_MODES, (first, second, third), strict=True))
@@ -83,7 +83,7 @@ def measure(quick: bool) -> Iterator[Finding]:
             yield from _overload(setup, patience, repetitions)
 
 
-def _overload(setup: _Setup, patience: float, repetitions: int) -> Iterator[Finding]:
+def _overload(setup: Setup, patience: float, repetitions: int) -> Iterator[Finding]:
     """Overload: more connections than the queue allows, so that some must retry; then the server is killed."""
     usual, rates, statuses = [], [], Counter[str]()
     broken, p99 = 0, 0.0
@@ -134,19 +134,27 @@ def _ratio(first: list[float], second: list[float]) -> float:
     return median(first) / median(second)
 
 
-class _Setup:
-    """A signed task, a report of it, and the keys that servers need."""
+class Setup:
+    """A signed task of a wire version, a report of it, and the keys that servers need."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, version: int = 1) -> None:
         from shuffledp.collection.task.task import Task
+        from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
         from shuffledp.collection.wire.formats import ReportFormat
         from shuffledp.collection.wire.keys import SealingKey, SigningKey
         from shuffledp.protocols.registry import find
 
-        self.directory = directory
+        self.directory, self.version = directory, version
+        directory.mkdir(exist_ok=True)
         author, key = SigningKey.create(), SigningKey.create()
         author.public.save(directory / "author.pub")
         key.save(directory / "shuffler.key")
+        (directory / "round-keys").mkdir()
+        wire = None
+        if version == 2:
+            round_key = SealingKey.create()
+            round_key.save(directory / "round-keys" / f"{round_key.public.id}.key")
+            wire = WireVersion2((ShufflerKeys(key.public, round_key.public),))
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
             kind=find("histogram", "cheu"),
@@ -161,13 +169,14 @@ class _Setup:
             closes=now + timedelta(hours=1),
             analyzer=SealingKey.create().public,
             shuffler=key.public,
+            wire=wire,
         )
         (directory / "tasks").mkdir()
         (directory / "tasks" / "task.json").write_bytes(task.signed(author).to_bytes())
         form = ReportFormat.of(task)
         self.task_id, self.size = task.id, form.size
         sealed = [os.urandom(form.sealed_size) for _ in range(form.messages)]
-        (directory / "report").write_bytes(form.build(bytes(16), sealed))
+        (directory / "report").write_bytes(form.build(bytes(16), sealed))  # the id is replaced: nobody opens it
         self._servers = 0
 
     @contextmanager
@@ -183,6 +192,7 @@ port = 0
 tasks = {json.dumps(str(self.directory / "tasks"))}
 authors = [{json.dumps(str(self.directory / "author.pub"))}]
 signing_key = {json.dumps(str(self.directory / "shuffler.key"))}
+round_keys = {json.dumps(str(self.directory / "round-keys"))}
 analyzer = "http://127.0.0.1:9"
 work = {json.dumps(str(directory / "work"))}
 store_folder = {json.dumps(str(directory / "store"))}
@@ -219,12 +229,12 @@ class _Server:
     process: subprocess.Popen[bytes]
     directory: Path
     port: int
-    setup: _Setup
+    setup: Setup
 
     def load(self, connections: int, seconds: float) -> dict[str, Any]:
         """Send from a fresh process as fast as the server answers; adds the server's processor time per report."""
         before = self._processor_seconds()
-        file, path = self.setup.directory / "report", f"/v1/tasks/{self.setup.task_id.hex()}/reports"
+        file, path = self.setup.directory / "report", f"/v{self.setup.version}/tasks/{self.setup.task_id.hex()}/reports"
         load: dict[str, Any] = in_fresh_process(send, self.port, path, str(file), connections, seconds).returned
         load["processor"] = (self._processor_seconds() - before) / max(1, sum(load["statuses"].values()))
         return load
