@@ -25,6 +25,11 @@ const ASSETS = {
 };
 /** What client.js exports to the other assets: the public names first. */
 const CLIENT = ["index.ts", "bytes.ts", "canonical.ts", "draw.ts", "numbers.ts", "refusal.ts", "texts.ts"];
+/** Properties that never leave a script: no keys of documents or of messages to the worker, no exports, no names of the browser. They get names of two letters. */
+const INTERNAL = [
+  "chanceOfMore", "deltaAt", "denominator", "exclusively", "explain", "factList", "firstPause", "honestUsers", "leftOut", "logNotRatio", "longestPause",
+  "longestWait", "maximumUsers", "messageSize", "messagesPerReport", "onRetry", "poisson", "protocolName", "randomize", "reportSize",
+];
 const PACKAGE = { "index.js": "src/index.ts", "node.js": "src/node.ts" };
 
 const { values } = parseArgs({ options: { out: { type: "string" }, package: { type: "boolean" }, entry: { type: "string" } } });
@@ -48,7 +53,8 @@ const bundle = (files, options) =>
 
 /** A bundle whose scripts Terser shortens once more: some 3 % after compression. */
 const asset = async (files, options) => {
-  const { outputFiles } = await bundle(files, { ...options, write: false });
+  const names = Object.fromEntries(INTERNAL.map((name, i) => [name, `$${i.toString(36)}`]));
+  const { outputFiles } = await bundle(files, { ...options, write: false, mangleProps: new RegExp(`^(${INTERNAL.join("|")})$`), mangleCache: names });
   for (const { path, text } of outputFiles) {
     const code = path.endsWith(".js") ? (await minify(text, { module: true, ecma: 2022, compress: { passes: 3 } })).code + "\n" : text;
     mkdirSync(dirname(path), { recursive: true });

@@ -228,6 +228,44 @@ def test_an_outbox_that_forgets_is_noticed(collection, histogram, context, tmp_p
     assert collection.accepted() == before + 2
 
 
+ONCE = {
+    "a write that fails": "IDBObjectStore.prototype.put = () => { throw new Error('planted'); };",
+    "a read that fails": "let reads = 0; const { get } = IDBObjectStore.prototype; IDBObjectStore.prototype.get = "
+    "function (...key) { if (++reads > 4) throw new Error('planted'); return get.apply(this, key); };",
+    "a report that is not stored": "IDBObjectStore.prototype.add = () => { throw new Error('planted'); };",
+    "a lock that is denied": "LockManager.prototype.request = async () => { throw new Error('planted'); };",
+    "a key that is not made": "crypto.subtle.generateKey = async () => { throw new Error('planted'); };",
+    "a worker that ends": "addEventListener('message', ({ data }) => { if (data.call === 'answer') throw 1; });",
+}
+
+
+@pytest.mark.parametrize("fault", ONCE)
+def test_a_worker_that_fails_is_replaced(collection, histogram, context, watch, tmp_path, fault):
+    """What a busy machine may deny once; with a worker that fails every time nothing is delivered, and it is said."""
+    watch(context)
+    before = collection.accepted()
+    with served(collection, histogram, tmp_path, planted=ONCE[fault]) as (origin, site):
+        page = context.new_page()
+        page.goto(origin)
+        state(page, "question")
+        worker = site.directory / "survey-worker.js"
+        worker.write_text(worker.read_text(encoding="utf-8").removeprefix(ONCE[fault]), encoding="utf-8")
+        choose(page, "Car")
+        assert state(page, "delivered", "broken", "unsupported") == "delivered"
+    assert collection.accepted() == before + 1
+    assert len({report.body for report in collection.proxy.reports()}) == 1
+
+
+def test_a_worker_that_always_fails_is_noticed(collection, histogram, context, tmp_path):
+    with served(collection, histogram, tmp_path, planted=ONCE["a lock that is denied"]) as (origin, _):
+        page = context.new_page()
+        page.goto(origin)
+        choose(page, "Car")
+        assert state(page, "delivered", "broken") == "broken"
+        assert "planted" in page.inner_text("main")
+    assert collection.proxy.reports() == []
+
+
 @pytest.mark.parametrize("devices", [1, 2])
 def test_two_tabs_at_once_make_one_report(collection, histogram, browser, watch, tmp_path, devices):
     """With two devices the same test sees two reports: it can tell them apart."""

@@ -26,13 +26,17 @@ export class WorkerLink {
   private readonly waiting = new Map<number, Waiting>();
   private next = 0;
 
-  constructor(url: string) {
-    this.worker = new Worker(trusted(url) as unknown as string, { type: "module" });
+  constructor() {
+    this.worker = new Worker(SCRIPT as unknown as string, { type: "module" });
     this.worker.onmessage = (event: MessageEvent<Response>) => this.receive(event.data);
     this.worker.onerror = () => {
       for (const call of this.waiting.values()) call.reject(new Failure("fault", "worker failed"));
       this.waiting.clear();
     };
+  }
+
+  stop(): void {
+    this.worker.terminate();
   }
 
   call<K extends keyof Calls>(call: K, values: Calls[K]["arguments"]): Promise<Calls[K]["result"]> {
@@ -59,8 +63,6 @@ interface TypePolicies {
   createPolicy(name: string, rules: { createScriptURL(url: string): string }): TypePolicy;
 }
 
-/** The URL of the one worker, which the policy of the page lets through by name. */
-function trusted(url: string): object | string {
-  const types = (globalThis as { trustedTypes?: TypePolicies }).trustedTypes;
-  return types ? types.createPolicy("survey", { createScriptURL: () => url }).createScriptURL(url) : url;
-}
+/** The URL of the worker, which the policy of the page lets through by name. */
+const URL = "survey-worker.js", types = (globalThis as { trustedTypes?: TypePolicies }).trustedTypes;
+const SCRIPT = types ? types.createPolicy("survey", { createScriptURL: () => URL }).createScriptURL(URL) : URL;

@@ -3,18 +3,20 @@ import { element, isolated, required } from "./elements.ts";
 import { Failure, WorkerLink } from "./link.ts";
 import { question } from "./question.ts";
 import type { State, Value } from "../src/index.ts";
-import type { Facts, Settings } from "./settings.ts";
+import type { Calls, Facts, Settings } from "./settings.ts";
 import { isolate, Wording } from "./wording.ts";
 
 const settings = JSON.parse(required("#settings").textContent ?? "") as Settings;
 const wording = new Wording(settings);
 const page = required<HTMLElement>("#page"), status = required("#status");
 const TOKEN = /^[A-Za-z0-9._~+/=-]{16,512}$/, TOKEN_KEY = `shuffledp token ${settings.task}`, PERSON_KEY = `shuffledp person ${settings.task}`;
-const FIRST_PAUSE_SECONDS = 5, LONGEST_PAUSE_SECONDS = 300, RESULT_SECONDS = 3;
+const FIRST_PAUSE_SECONDS = 5, LONGEST_PAUSE_SECONDS = 300, RESULT_SECONDS = 3, MAX_FAULTS = 3;
 
 let token = tokenOfAddress() ?? remembered(TOKEN_KEY);
-let link: WorkerLink;
+let link: WorkerLink | undefined;
 let facts: Facts | null = null;
+/** Failures of the worker, such as storage or threads that a busy machine denied; each gets a new worker. */
+let faults = 0;
 
 /** The token in the fragment, which browsers do not send; it is removed from the address and the history. */
 function tokenOfAddress(): string | null {
@@ -82,14 +84,21 @@ async function start(): Promise<void> {
   const missing = !isSecureContext ? "no-secure-context" : !("locks" in navigator) || !globalThis.indexedDB || !crypto.subtle ? "no-x25519" : null;
   if (missing) return showFailure(new Failure(missing));
   try {
-    link = new WorkerLink("survey-worker.js");
-    const checked = await link.call("check", { settings, person: settings.kiosk ? person() : "" });
-    facts = checked.facts;
+    const { state, note } = await connect();
     void navigator.storage?.persist?.().catch(() => {}); // a request that a worker cannot make
-    await proceed(checked.state, checked.note);
+    await proceed(state, note);
   } catch (error) {
     showFailure(error);
   }
+}
+
+/** A new worker, which verifies the task: the state of the report that is stored. */
+async function connect(): Promise<Calls["state"]["result"]> {
+  link?.stop();
+  link = new WorkerLink();
+  const { facts: verified, ...stored } = await link.call("check", { settings, person: settings.kiosk ? person() : "" });
+  facts = verified;
+  return stored;
 }
 
 /** Continue from the state of the report. */
@@ -109,7 +118,7 @@ async function ask(): Promise<void> {
     return show("closed", wording.text("early_title"), ...asked(), paragraph(wording.text("early", { opens: wording.time(known.opens) })), ...explanation(known));
   }
   if (now >= known.closes) return showEnd("closed", wording.text("closed_title"), wording.text("closed"));
-  const counted = async (text: string) => (await link.call("counted", { text })).counted;
+  const counted = async (text: string) => (await link!.call("counted", { text })).counted;
   const form = await question(known, wording, counted, settings.tokens && token === null ? TOKEN : null, (value, code) => {
     token = code ?? token;
     void answer(value);
@@ -126,15 +135,16 @@ async function answer(value: Value): Promise<void> {
   };
   progress(0, known.messages);
   show("sealing", wording.text("sealing_title"), ...asked(), bar, count);
-  link.onprogress = progress;
+  link!.onprogress = progress;
   try {
     if (settings.tokens) remember(TOKEN_KEY, token);
-    await link.call("answer", { value });
+    await link!.call("answer", { value });
   } catch (error) {
     // another tab may have answered meanwhile: what it stored is what counts
-    const { state, note } = await link.call("state", {}).catch(() => ({ state: "none" as const, note: "" }));
-    if (state !== "none") return proceed(state, note);
-    return error instanceof Failure && error.reason === "not-open" ? ask() : showFailure(error);
+    const stored = await connect().catch(() => null), { reason } = error as Failure;
+    if (stored && stored.state !== "none") return proceed(stored.state, stored.note);
+    if (stored && (reason === "fault" || reason === "no-storage") && ++faults < MAX_FAULTS) return answer(value); // nothing was stored, so nothing was sent
+    return reason === "not-open" ? ask() : showFailure(error);
   }
   return deliver();
 }
@@ -147,12 +157,16 @@ async function deliver(): Promise<void> {
   show("waiting", wording.text("waiting_title"), ...asked(), now, retry, closing, ...explanation(known));
   for (let pause = FIRST_PAUSE_SECONDS; ; pause = Math.min(LONGEST_PAUSE_SECONDS, 2 * pause)) {
     try {
-      const { state, note } = await link.call("send", { token });
+      const { state, note } = await link!.call("send", { token });
       return await proceed(state, note);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       if (error.reason === "refused") return showRefusal(error);
-      if (error.reason !== "unreachable") return showFailure(new Failure("fault", error.message)); // the report may have arrived
+      if (error.reason !== "unreachable") {
+        // the report may have arrived, and is stored: the same bytes are sent once more, unless this cannot help
+        const stored = ++faults < MAX_FAULTS ? await connect().catch(() => null) : null;
+        return stored && stored.state !== "none" ? proceed(stored.state, stored.note) : showFailure(new Failure("fault", error.message));
+      }
     }
     retry.hidden = false;
     await untilRetry(retry, pause, (seconds) => {
@@ -275,7 +289,7 @@ function showFailure(error: unknown): void {
 /** Another tab may have answered while this one was hidden. */
 document.addEventListener("visibilitychange", () => {
   if (document.visibilityState !== "visible" || document.body.dataset["state"] !== "question") return;
-  void link.call("state", {}).then(({ state, note }) => {
+  void link!.call("state", {}).then(({ state, note }) => {
     if (state !== "none" && document.body.dataset["state"] === "question") return proceed(state, note);
   });
 });
