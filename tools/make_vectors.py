@@ -15,6 +15,7 @@ from pathlib import Path
 from vector_files import Document
 from vector_files.batch import batch_file
 from vector_files.clusters import cluster_file
+from vector_files.key_documents import keys_file
 from vector_files.randomizers import randomizer_file
 from vector_files.report import report_file
 from vector_files.sealing import sealing_file
@@ -39,6 +40,7 @@ def vectors() -> dict[str, bytes]:
         "v2/batch": batch_file_2(),
         "v2/series": series_file(),
         "v2/token": token_file(),
+        "v2/keys": keys_file(),
     }
     return {f"{name}.json": _written(name, content) for name, content in made.items()}
 

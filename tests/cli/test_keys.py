@@ -2,9 +2,12 @@
 
 import json
 import stat
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from shuffledp.collection.task.key_documents import authentic_destruction, authentic_rotation
 from shuffledp.collection.wire.keys import SealingKey, SealingPublicKey, SigningKey, VerifyingKey, to_base64
 
 KINDS = {
@@ -97,3 +100,66 @@ def test_a_schedule_of_round_keys(shuffledp, tmp_path):
         assert (refused.status, refused.err.count("\n")) == (2, 1)
         assert "1 to 400 rounds" in refused.err
     assert not (tmp_path / "none").exists()
+
+
+def test_expiry(shuffledp, tmp_path):
+    made = shuffledp("keys", "create", "author", "--out", "a.key", "--expires", "90d", "--json")
+    assert SigningKey.load(tmp_path / "a.key").expires is not None
+    shown = shuffledp("keys", "show", "a.key.pub")
+    assert f"It expires at {made.json['expires']}" in shown.out
+    past = shuffledp("keys", "create", "author", "--out", "b.key", "--expires", "2020-01-01T00:00:00Z")
+    assert (past.status, past.err.count("\n")) == (2, 1)
+    assert "would have expired" in past.err
+    scheduled = shuffledp(
+        "keys", "schedule", "--rounds", 2, "--out", "keys", "--public", "public", "--expires", "9d", "--json"
+    )
+    assert all(SealingKey.load(tmp_path / "keys" / f"{name}.key").expires for name in scheduled.json["keys"])
+
+
+def test_an_expired_author_signs_no_task(shuffledp, tmp_path):
+    for role in ("shuffler", "analyzer"):
+        shuffledp("keys", "create", role, "--out", f"{role}.key")
+    replace(SigningKey.create(), expires=datetime(2026, 1, 1, tzinfo=UTC)).save(tmp_path / "author.key")
+    done = shuffledp(
+        "task", "create", "count", "--epsilon", 1, "--delta", "1e-6", "--users", 1000, "--name", "n", "--population",
+        "p", "--closes", "2h", "--author", "author.key", "--analyzer", "analyzer.key.pub", "--shuffler",
+        "shuffler.key.pub", "--out", "task.json",
+    )  # fmt: skip
+    assert (done.status, done.err.count("error:")) == (1, 1)
+    assert "expired at 2026-01-01T00:00:00Z" in done.error
+    assert not (tmp_path / "task.json").exists()
+
+
+def test_rotate(shuffledp, tmp_path):
+    for name in ("old", "new"):
+        shuffledp("keys", "create", "author", "--out", f"{name}.key")
+    done = shuffledp("keys", "rotate", "--old", "old.key", "--new", "new.key", "--out", "rotation.json", "--json")
+    old, new = (SigningKey.load(tmp_path / f"{name}.key").public for name in ("old", "new"))
+    rotation = authentic_rotation((tmp_path / "rotation.json").read_bytes(), old)
+    assert (rotation.new, done.json["new"]["id"]) == (new, new.id)
+    again = shuffledp("keys", "rotate", "--old", "old.key", "--new", "new.key", "--out", "old.key")
+    assert "old.key exists" in again.error
+    same = shuffledp("keys", "rotate", "--old", "old.key", "--new", "old.key", "--out", "none")
+    assert "two different keys" in same.err
+
+
+def test_destroy(shuffledp, tmp_path):
+    shuffledp("keys", "create", "shuffler", "--out", "s.key")
+    key = SealingKey.create()
+    for name in ("r.key", "other.key"):
+        key.save(tmp_path / name)
+    refused = shuffledp("keys", "destroy", "r.key", "--signing-key", "s.key")
+    assert (refused.status, "both --signing-key and --out" in refused.err) == (2, True)
+    public = shuffledp("keys", "destroy", "s.key.pub")
+    assert "is not a private" in public.error
+    assert (tmp_path / "s.key.pub").exists()
+    done = shuffledp("keys", "destroy", "r.key", "--signing-key", "s.key", "--out", "record.json")
+    assert done.status == 0
+    assert "copies in backups, snapshots or on flash storage are not erased" in done.err
+    assert not (tmp_path / "r.key").exists()
+    signer = SigningKey.load(tmp_path / "s.key").public
+    assert authentic_destruction((tmp_path / "record.json").read_bytes(), signer).key == key.public
+    kept = shuffledp("keys", "destroy", "other.key", "--signing-key", "s.key", "--out", "record.json")
+    assert "record.json exists" in kept.error
+    assert (tmp_path / "other.key").exists()
+    assert shuffledp("keys", "destroy", "other.key", "--json").json["record"] is None

@@ -35,14 +35,15 @@ def show_budget(
     Example: shuffledp budget show device --budget budget.toml
     """
     from shuffledp.collection.device import DeviceBudget, Policy
+    from shuffledp.collection.device.authors import PinnedAuthors
     from shuffledp.collection.device.spending import Spending, usage
 
     limits = DeviceBudget.of_policy(Policy()) if budget is None else DeviceBudget.load(budget)
     if not directory.is_dir():
         raise DataError(f"{directory} is not a directory; name the state directory of a device.", path=str(directory))
-    record, now = Spending(directory, limits).read(), datetime.now(UTC)
+    record, now, pinned = Spending(directory, limits).read(), datetime.now(UTC), PinnedAuthors(directory)
     total = usage(record, limits, now=now)
-    authors = {author: usage(record, limits, now=now, author=author) for author in limits.authors}
+    authors = {author: usage(record, limits, now=now, author=pinned.first_id(author)) for author in limits.authors}
     if as_json:
         rows = [
             {"author": author, **_shown(spent), "limit": limits.authors[author].epsilon}

@@ -140,6 +140,14 @@ def report(
         typer.Option("--state", metavar="DIR", help="Directory of this device's state, of mode 0700."),
     ] = None,
     budget: BudgetOption = None,
+    rotation: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--rotation",
+            metavar="FILE",
+            help="A signed rotation of the author's key, to accept for good; may be given several times.",
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option("--token-file", metavar="FILE", help="Enrolment tokens, one per line; a device uses one."),
@@ -164,6 +172,8 @@ def report(
     connect = relay.connector(server, http)
     with connect():  # refuses an invalid URL
         sending = _Sending(connect, Patience(attempts=attempts), read_tokens(token_file))
+    if rotation and state is None:
+        raise ParameterError("--rotation needs --state DIR, where the device keeps the keys that it trusts.")
     if file.csv is None:
         if file != SimulationOptions(connections=file.connections) or form != FileOptions():
             raise ParameterError(
@@ -174,6 +184,7 @@ def report(
             raise ParameterError(
                 "Give --value and --state DIR, the directory of this device, or --csv FILE and --column C."
             )
+        _follow_rotations(rotation or [], author, state)
         _report_once(task, author, value, state, _Limits(policy, limit), sending, as_json)
         return
     if value is not None or state is not None or budget is not None or file.column is None:
@@ -184,6 +195,22 @@ def report(
     policy.check(verified)
     values = _read_values(verified, file.csv, file.column, file, form)
     _simulate(verified, values, file.connections, sending, as_json)
+
+
+def _follow_rotations(rotations: Sequence[Path], author: Path, state: Path) -> None:
+    """Accept rotations of the author's key."""
+    from shuffledp.collection.device.authors import PinnedAuthors
+    from shuffledp.collection.device.outbox import Outbox
+    from shuffledp.collection.task.key_documents import MAX_KEY_DOCUMENT_BYTES
+    from shuffledp.durable_files import read_limited
+
+    if not rotations:
+        return
+    Outbox(state)  # creates the directory, or refuses one that others can access
+    for path in rotations:
+        content = read_limited(path, MAX_KEY_DOCUMENT_BYTES, "rotation")
+        with errors_in(path):
+            PinnedAuthors(state).follow(content, read_verifying_key(author))
 
 
 def _read_values(task: Task, paths: str, column: str, options: SimulationOptions, form: FileOptions) -> list[Any]:

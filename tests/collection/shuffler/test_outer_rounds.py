@@ -3,14 +3,19 @@
 import json
 import os
 import secrets
+import time
 from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shuffledp.collection.shuffler.round_keys import KeylessError, RoundKeyDirectory
+from shuffledp.collection.server.round_keys import KeylessError, RoundKeyDirectory
+from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.store.interface import RoundState
+from shuffledp.collection.task.key_documents import sign_rotation
 from shuffledp.collection.wire.formats import HEADER_SIZE, Manifest
-from shuffledp.collection.wire.keys import SealingKey
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
 from shuffledp.errors import DataError
 
 
@@ -68,7 +73,7 @@ def test_both_versions_side_by_side(place, serve, keys, round_key, until):
     assert (manifest.reports, manifest.counts.unopenable) == (8, 2)
     assert Counter(place.analyzer.messages(name)) == Counter(message for each in messages for message in each)
     assert Counter(place.analyzer.messages(first.task_id.hex())) == Counter(place.messages_of(first, old))
-    assert list(keys.iterdir()) == []
+    assert list(keys.glob("*.key")) == []
 
 
 def test_reports_that_do_not_open_do_not_count_for_the_minimum(place, serve, keys, round_key, until):
@@ -77,7 +82,7 @@ def test_reports_that_do_not_open_do_not_count_for_the_minimum(place, serve, key
     reports, _ = sealed_reports(form, 4)
     assert {here.post(form, each).status_code for each in [*reports, *(garbage(form) for _ in range(4))]} == {201}
     until(lambda: state(here, form) is RoundState.DESTROYED and not place.files())
-    until(lambda: not list(keys.iterdir()))
+    until(lambda: not list(keys.glob("*.key")))
     assert place.analyzer.requests == []
 
 
@@ -86,7 +91,7 @@ def test_the_key_of_a_cancelled_round_is_destroyed(place, serve, keys, round_key
     here = serve(round_keys=keys)
     assert here.post(form, sealed_reports(form, 1)[0][0]).status_code == 201
     here.shuffler.operator.cancel(form.task_id.hex())
-    until(lambda: not list(keys.iterdir()))
+    until(lambda: not list(keys.glob("*.key")))
 
 
 def test_a_round_without_its_key_is_not_opened(place, serve, keys, until):
@@ -160,3 +165,81 @@ def test_directories_of_keys(tmp_path):
     assert set(copy.read_bytes()) == {0}  # overwritten, not only unlinked
     with pytest.raises(DataError):
         SealingKey.load(copy)
+
+
+def moments(place, **offsets):
+    now = datetime.now(UTC).replace(microsecond=0)
+    return {name: now + timedelta(seconds=offset) for name, offset in offsets.items()}
+
+
+def alerts(here):
+    return [alert["message"] for alert in here.shuffler.operator.overview(True)["alerts"]]
+
+
+def test_keys_that_expire_before_the_round_ends_open_no_round(place, serve, keys, until):
+    """Both are refused before anybody reports; a key that lives long enough is taken."""
+    soon, later = moments(place, soon=600, later=7200).values()
+    short, long = (save(replace(SealingKey.create(), expires=when), keys) for when in (soon, later))
+    first, second = place.task(round_key=short), place.task(round_key=long)
+    here = serve(round_keys=keys)
+    assert here.post(first, sealed_reports(first, 1)[0][0]).status_code == 404
+    assert here.post(second, sealed_reports(second, 1)[0][0]).status_code == 201
+    here.close()
+    (place.folder / "shuffler.key").unlink()
+    replace(place.key, expires=soon).save(place.folder / "shuffler.key")
+    third = place.task(round_key=save(SealingKey.create(), keys))
+    here = serve(round_keys=keys)
+    assert here.post(third, sealed_reports(third, 1)[0][0]).status_code == 404
+    assert here.post(second, sealed_reports(second, 1)[0][0]).status_code == 201  # open already: nothing is lost
+    assert any("expires at" in alert for alert in alerts(here))
+
+
+def test_a_round_key_that_expired_opens_nothing_and_nothing_is_lost(place, serve, keys, until):
+    """The clock passes the expiry before the round is mixed; with a later time in the file the round goes on."""
+    (expires,) = moments(place, expires=3700).values()
+    key = save(replace(SealingKey.create(), expires=expires), keys)
+    form = place.task(users=5, maximum=100, closes=3600, round_key=key)
+    offset = [0.0]
+    here = serve(round_keys=keys, clock=lambda: time.time() + offset[0])
+    reports, _ = sealed_reports(form, 6)
+    assert {here.post(form, each).status_code for each in reports} == {201}
+    offset[0] = 7200.0
+    until(lambda: any("expired at" in alert and "Nothing was deleted" in alert for alert in alerts(here)))
+    assert (state(here, form), here.shuffler.store.count(form.task_id)) == (RoundState.CLOSED, 6)
+    assert not here.shuffler.scheduler.failing
+    (file,) = keys.glob("*.key")
+    file.unlink()
+    save(replace(key, expires=expires + timedelta(days=1)), keys)
+    until(lambda: state(here, form) is RoundState.DELIVERED)
+
+
+def test_a_clock_that_jumps_does_not_expire_a_key(place, serve, keys, until):
+    """The clock of rounds ignores a jump; the planted fault is the system clock itself."""
+    (expires,) = moments(place, expires=7200).values()
+    key = save(replace(SealingKey.create(), expires=expires), keys)
+    form = place.task(users=5, maximum=6, round_key=key)
+    offset = [0.0]
+    clock = RoundClock(wall=lambda: time.time() + offset[0])
+    here = serve(round_keys=keys, clock=clock)
+    offset[0] = 365 * 86_400.0
+    with pytest.raises(KeylessError, match="expired"):
+        RoundKeyDirectory(keys, clock=lambda: time.time() + offset[0]).load(key.public)
+    assert {here.post(form, each).status_code for each in sealed_reports(form, 6)[0]} == {201}
+    until(lambda: state(here, form) is RoundState.DELIVERED)
+
+
+def test_a_rotation_in_the_directory_of_tasks(place, serve, until):
+    """Tasks of the new key are served without a restart, also if they were read first; a stranger's are not."""
+    new, stranger = SigningKey.create(), SigningKey.create()
+    first, foreign = place.task(author=new, file="a.json"), place.task(author=stranger, file="b.json")
+    here = serve()
+    assert here.post(first, place.report(first)).status_code == 404
+    (place.folder / "tasks" / "r.new").write_bytes(sign_rotation(place.author, new))
+    (place.folder / "tasks" / "r.new").rename(place.folder / "tasks" / "r.json")
+    until(lambda: here.post(first, place.report(first)).status_code == 201)
+    assert here.post(foreign, place.report(foreign)).status_code == 404
+    here.close()
+    here = serve()
+    assert here.post(first, place.report(first)).status_code == 201
+    (refused,) = here.shuffler.tasks.refused
+    assert "b.json" in str(refused)

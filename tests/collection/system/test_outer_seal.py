@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from shuffledp.collection.shuffler.round_keys import RoundKeyDirectory
+from shuffledp.collection.server.round_keys import RoundKeyDirectory
 from shuffledp.collection.wire.formats import HEADER_SIZE
 from shuffledp.collection.wire.keys import SealingKey, to_base64
 from shuffledp.collection.wire.outer_seal import ReportOpener
@@ -30,7 +30,7 @@ from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.collection.wire.outer_seal import ReportOpener
 from dataclasses import replace
 from pathlib import Path
-key = SealingKey.load(next((Path(folder) / "round-keys").iterdir()))
+key = SealingKey.load(next((Path(folder) / "round-keys").glob("*.key")))
 submit = commit_queue.CommitQueue.submit
 
 def open_first(self, incoming):
@@ -64,7 +64,7 @@ Delivery.deliver = deliver_first
 """
 COPY_OF_THE_KEY = """
 from pathlib import Path
-from shuffledp.collection.shuffler.round_keys import RoundKeyDirectory
+from shuffledp.collection.server.round_keys import RoundKeyDirectory
 load = RoundKeyDirectory.load
 
 def load_and_copy(self, public):
@@ -79,7 +79,7 @@ from shuffledp.collection.analyzer.batches import Batches
 put = Batches.put_manifest
 
 def look_first(self, manifest, content):
-    if any((Path(folder) / "round-keys").iterdir()):
+    if any((Path(folder) / "round-keys").glob("*.key")):
         Path(folder, "key-at-delivery").touch()
     return put(self, manifest, content)
 
@@ -151,14 +151,14 @@ def test_only_the_messages_are_delivered_and_the_key_is_gone_before(new_outer_ro
     assert manifest["unopenable"] == 0
     assert not (here.directory / "key-at-delivery").exists()
     assert not here.exists_key()
-    key = SealingKey.load(next(spare.iterdir()))
+    key = SealingKey.load(next(spare.glob("*.key")))
     opener = ReportOpener(key, header_size=HEADER_SIZE, report_size=here.form.size)
     assert opener.open(here.reports[opened[0]]) == b"".join(here.sealed[opened[0]])  # who kept the key could
 
 
 def copies_of_the_key(here, until, fault=""):
     """The files that have the private round key after the round, in any directory of any party."""
-    (file,) = (here.directory / "round-keys").iterdir()
+    (file,) = (here.directory / "round-keys").glob("*.key")
     key = SealingKey.load(file)
     delivered(here, until, fault)
     forms = (key.secret, to_base64(key.secret).encode(), key.secret.hex().encode())
@@ -216,7 +216,7 @@ def test_a_missing_key_destroys_nothing(new_outer_round, until):
     here.start("shuffler")
     here.send(range(10))
     (hidden := here.directory / "hidden").mkdir()
-    (file,) = keys.iterdir()
+    (file,) = keys.glob("*.key")
     file.rename(hidden / file.name)
     until(lambda: any(event["event"] == "keyless" for event in here.events("shuffler")), what="the first alarm")
     here.send(range(10, here.users))

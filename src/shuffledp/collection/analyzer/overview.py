@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from shuffledp.collection.analyzer.server import Analyzer, OpenedCounts, check_a
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, PopulationBudget
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.directories import free_bytes
-from shuffledp.collection.server.operator import Alert
+from shuffledp.collection.server.operator import Alert, expiry_alerts
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import Manifest
 from shuffledp.errors import ShuffledpError
@@ -74,7 +75,8 @@ def _overview(
             for name, budget in analyzer_tasks.budgets.items()
         ],
     }
-    return {"alerts": [alert.to_json() for alert in analyzer_alerts(document)]} | document
+    expiring = expiry_alerts(analyzer_tasks.keys, datetime.now(UTC))
+    return {"alerts": [alert.to_json() for alert in [*expiring, *analyzer_alerts(document)]]} | document
 
 
 def _round(task_id: bytes, task: Task | None, batch: Batch | None, progress: _Progress) -> dict[str, Any]:

@@ -78,11 +78,20 @@ class Releaser:
         except NotReleasedError as error:
             self.batches.finish(task_id, BatchState.REFUSED, str(error))
             event("refused", level=logging.WARNING, task=task_id.hex(), reason=str(error))
+            self.tasks.destroy_key(task)
             return BatchState.REFUSED
         self.releases.publish(result, entry, self.confidence)
         self.batches.finish(task_id, BatchState.RELEASED)
         event("released", task=task_id.hex(), reports=reports, rejected=counted.total_rejected)
+        self.tasks.destroy_key(task)
         return BatchState.RELEASED
+
+    def destroy_keys(self) -> None:
+        """Destroy the round keys of all batches that are released or refused; a killed process may have left some."""
+        for batch in self.batches.all():
+            task = self.tasks.get(batch.task_id) if batch.state.is_final else None
+            if task is not None:
+                self.tasks.destroy_key(task)
 
     def _count(self, task: Task, files: Files) -> Counted:
         progress = partial(self.progress, task.id)
@@ -196,6 +205,7 @@ class ReleaseScheduler:
     def _discover(self) -> None:
         """Read new tasks, and count batches by state."""
         self.releaser.tasks.refresh()
+        self.releaser.destroy_keys()
         batches = self.releaser.batches.all()
         for state in BatchState:
             self._states.labels(state.value).set(sum(batch.state is state for batch in batches))

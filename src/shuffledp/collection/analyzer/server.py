@@ -18,9 +18,11 @@ from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.application import Server
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.round_keys import RoundKeyDirectory
 from shuffledp.collection.server.task_directory import log_refused
 from shuffledp.collection.server.tls import check_certificate
 from shuffledp.collection.task.task import Task
+from shuffledp.collection.wire.key_command import KeyReader
 from shuffledp.collection.wire.keys import SealingKey, VerifyingKey
 from shuffledp.extras import check_extra
 
@@ -82,10 +84,11 @@ class Analyzer(Server):
     def _count_on_spark(self, task: Task, files: Files) -> Counted:
         from shuffledp.collection.analyzer.cluster import count_on_spark
 
+        self.tasks.key(task)  # refuses a key that cannot be used
         keys = {SealingKey.load(path).public: path for path in self.settings.sealing_keys}
         return count_on_spark(
             task,
-            keys[task.analyzer].absolute(),
+            keys.get(task.analyzer, self.tasks.key_file(task)).absolute(),
             files,
             master=self.settings.spark_master or None,
             stopping=lambda: self.stopping,
@@ -127,6 +130,11 @@ def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
 
 def tasks_of(settings: AnalyzerSettings) -> AnalyzerTasks:
     """The tasks, whose files have not been read yet."""
-    keys = [SealingKey.load(path) for path in settings.sealing_keys]
+    reader = KeyReader(settings.key_command)
+    keys = [reader.sealing(path) for path in settings.sealing_keys]
     authors = [VerifyingKey.load(path) for path in settings.authors]
-    return AnalyzerTasks(settings.tasks, authors, keys, read_budgets(settings.budgets))
+    if settings.round_keys is not None:
+        check_directory(settings.round_keys)
+    signer = None if settings.signing_key is None else reader.signing(settings.signing_key)
+    round_keys = RoundKeyDirectory(settings.round_keys, reader, signer)
+    return AnalyzerTasks(settings.tasks, authors, keys, read_budgets(settings.budgets), round_keys)

@@ -25,8 +25,13 @@ class AnalyzerSettings(ServerSettings):
     """A directory of signed tasks, ``*.json``; new files are read while the server runs."""
     authors: tuple[Path, ...]
     """Public keys of the authors whose tasks are served."""
-    sealing_keys: tuple[Path, ...]
+    sealing_keys: tuple[Path, ...] = ()
     """The analyzer's private keys, which open messages; several during a key rotation."""
+    round_keys: Path | None = None
+    """A directory of private keys that open the messages of one round, ``KEYID.key``; each is destroyed after the
+    release. It should be on an encrypted volume without backups."""
+    signing_key: Path | None = None
+    """The analyzer's private key that signs the records of destroyed keys; without it they are not signed."""
     budgets: Path
     """A TOML file with a table for each population: ``epsilon`` and ``delta`` of all releases together."""
     work: Path
@@ -51,10 +56,15 @@ class AnalyzerSettings(ServerSettings):
         super().__post_init__()
         if not self.authors:
             raise ParameterError("authors must name at least one public key: that of an author whose tasks are served.")
-        if not self.sealing_keys:
-            raise ParameterError("sealing_keys must name at least one key: without one no message can be opened.")
+        if not self.sealing_keys and self.round_keys is None:
+            raise ParameterError(
+                "sealing_keys must name at least one key: without one, or a directory round_keys, no message can be "
+                "opened."
+            )
         if self.engine not in ENGINES:
             raise ParameterError(f"engine must be {' or '.join(ENGINES)}, not {self.engine!r}.")
+        if self.key_command and self.engine == "spark":
+            raise ParameterError('key_command cannot be used with engine = "spark": executors read the key files.')
         if self.spark_master and self.engine != "spark":
             raise ParameterError('spark_master is set, but engine is not "spark".')
         if self.processes < 0:

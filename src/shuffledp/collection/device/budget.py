@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -58,6 +58,14 @@ class DeviceBudget:
         for author in self.authors:
             if not _KEY_ID.fullmatch(author):
                 raise ParameterError(f"{author!r} is not the id of a key, which has 16 hexadecimal digits.")
+
+    def of_author(self, key_ids: Iterable[str]) -> AuthorBudget:
+        """The limits of an author, given by the ids of all its keys; if several keys have limits, the strictest."""
+        limits = [self.authors[key_id] for key_id in key_ids if key_id in self.authors]
+        return AuthorBudget(
+            min((limit.epsilon for limit in limits if limit.epsilon is not None), default=None),
+            min((limit.series for limit in limits if limit.series is not None), default=None),
+        )
 
     @classmethod
     def of_policy(cls, policy: Policy) -> Self:

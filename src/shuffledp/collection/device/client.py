@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shuffledp.collection.device.authors import PinnedAuthors
 from shuffledp.collection.device.budget import DeviceBudget
 from shuffledp.collection.device.outbox import Outbox, State
 from shuffledp.collection.device.policy import Policy
@@ -33,7 +34,8 @@ _MAX_DRAWS = 1000
 class Client:
     """One device and one task. The report is drawn once, even if it is sent repeatedly or the device restarts.
 
-    Without a ``budget``, all reports of the device may have eight times the epsilon of the policy in 365 days.
+    ``author`` is the key that the device was installed with; rotations that the device accepted (``PinnedAuthors``) are
+    followed. Without a ``budget``, all reports may have eight times the epsilon of the policy in 365 days.
     """
 
     def __init__(
@@ -45,10 +47,10 @@ class Client:
         policy: Policy | None = None,
         budget: DeviceBudget | None = None,
     ) -> None:
-        self.task: Task = authentic_task(signed_task, author)
+        self._author = PinnedAuthors(state).of(author)
+        self.task: Task = authentic_task(signed_task, *self._author.keys)
         policy = policy or Policy()
         policy.check(self.task)
-        self._author = author
         self._outbox = Outbox(state)
         self._spending = Spending(state, budget or DeviceBudget.of_policy(policy))
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from shuffledp.collection.device.authors import PinnedAuthor
 from shuffledp.collection.device.budget import AuthorBudget, DeviceBudget
 from shuffledp.collection.task.canonical import canonical, parse_canonical
 from shuffledp.collection.task.task import Task
@@ -140,14 +141,18 @@ class Spending:
         self._directory, self._path = Path(directory), Path(directory) / "budget"
         self.budget = budget
 
-    def charge(self, task: Task, author: VerifyingKey, release: SampledCurve, now: datetime) -> None:
-        """Record a report durably; if it exceeds the budget, record nothing and raise a PolicyError."""
+    def charge(self, task: Task, author: VerifyingKey | PinnedAuthor, release: SampledCurve, now: datetime) -> None:
+        """Record a report durably; if it exceeds the budget, record nothing and raise a PolicyError.
+
+        All keys of an author share the author's budget.
+        """
+        pinned = PinnedAuthor.first(author) if isinstance(author, VerifyingKey) else author
         with self._locked():
             record = self.read()
             today = max(record.day, min(now.astimezone(UTC).date(), task.closes.astimezone(UTC).date()))
             record = record.since(today, self.budget.window_days)
-            entry = Entry(today, record.author_tag(author.id), record.series_tag(task), release)
-            limits = self.budget.authors.get(author.id, AuthorBudget())
+            entry = Entry(today, record.author_tag(pinned.ids[0]), record.series_tag(task), release)
+            limits = self.budget.of_author(pinned.ids)
             refusals = list(_refusals(record.entries, entry, self.budget, limits))
             if refusals:
                 raise max(refusals, key=lambda refusal: refusal.possible).error()

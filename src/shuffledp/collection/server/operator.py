@@ -11,10 +11,10 @@ import http.client
 import logging
 import socket
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,15 @@ from shuffledp.collection.server.loopback import LOOPBACK
 from shuffledp.collection.server.operator_page import OperatorPage
 from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedResponse, json_response
 from shuffledp.collection.transport.connection import LocalConnection, failure_reason, local_address
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
+from shuffledp.collection.wire.times import time_to
 from shuffledp.errors import DataError, RefusedError, ShuffledpError, UnreachableError
 
 SOCKET = "operator.sock"
 _NOT_READY = "The server is not ready: it cannot write durably, or its rounds do not advance. The log says why."
 _MAX_ANSWER_BYTES = 1 << 28
 _ASK_SECONDS = 120.0
+_EXPIRES_SOON = timedelta(days=30)
 
 Overview = Callable[[bool], Mapping[str, Any]]
 """The state of a server; called with whether numbers of reports are to be exact."""
@@ -69,6 +72,20 @@ class Alert:
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
         return {"level": self.level, "task": self.task, "message": self.message}
+
+
+def expiry_alerts(keys: Iterable[SigningKey | SealingKey], now: datetime) -> list[Alert]:
+    """Alerts about keys of a server that have expired or soon do."""
+    alerts = []
+    for key in keys:
+        if key.expires is None or key.expires > now + _EXPIRES_SOON:
+            continue
+        name = f"The {key.kind} key {key.public.id}"
+        if key.expires <= now:
+            alerts.append(Alert.act(f"{name} expired at {time_to(key.expires)}; rounds that need it do not advance."))
+        else:
+            alerts.append(Alert.watch(f"{name} expires at {time_to(key.expires)}: create its successor."))
+    return alerts
 
 
 class OperatorServer:

@@ -101,6 +101,13 @@ def reserve_connections(requested: int) -> int:
     return possible
 
 
+def prevent_core_dumps() -> None:
+    """Write no core dump of this process and its children, which would contain keys and reports."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    limit = 1 if hard == resource.RLIM_INFINITY or hard >= 1 else 0  # 1, unlike 0, also prevents dumps to a program
+    resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
+
+
 def tune_process() -> None:
     """Tune the interpreter of a process that only serves.
 
@@ -118,6 +125,7 @@ def run_server(settings: ServerSettings, start: Callable[[], tuple[Any, Server]]
     mistake must not touch the files of the first.
     """
     with clean_stop():
+        prevent_core_dumps()
         configure_logs(level=settings.log_level)
         listener = listen(settings.host, settings.port)
         app, server = start()

@@ -61,6 +61,9 @@ class ServerSettings:
     operator_port: int | None = None
     """Port of the operator's page on 127.0.0.1, 0 for any free port; no page if it is not set."""
     log_level: str = "info"
+    key_command: tuple[str, ...] = ()
+    """A command that unwraps the server's private key files, such as ["age", "-d", "-i", "identity"]: it gets a file on
+    standard input, or its path in place of ``{file}``, and writes the key to standard output."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

@@ -13,6 +13,11 @@ from typing import Generic, TypeVar
 
 from shuffledp.collection.server.directories import check_directory, is_directory
 from shuffledp.collection.server.logs import event
+from shuffledp.collection.task.key_documents import MAX_KEY_DOCUMENT_BYTES, authentic_rotation
+from shuffledp.collection.task.signed_documents import kind_of_document
+from shuffledp.collection.task.trusted_authors import TrustedAuthors
+from shuffledp.collection.wire.keys import VerifyingKey
+from shuffledp.durable_files import open_regular
 from shuffledp.errors import DataError, ShuffledpError
 
 Loaded = TypeVar("Loaded")
@@ -31,8 +36,9 @@ class _TaskFile(Generic[Loaded]):
 class TaskDirectory(ABC, Generic[Loaded]):
     """The tasks of a directory, by their ids in hexadecimal. A served task stays, even if its file is deleted."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, authors: Sequence[VerifyingKey] = ()) -> None:
         self._watched = WatchedDirectory(directory)
+        self.authors = TrustedAuthors(authors)
         self._admitted: dict[str, _TaskFile[Loaded]] = {}
         self._waiting: dict[str, _TaskFile[Loaded]] = {}
         self._refresh_lock = threading.Lock()
@@ -63,6 +69,8 @@ class TaskDirectory(ABC, Generic[Loaded]):
         self._watched.check()
         try:
             self.refused = self._watched.scan(self._add)
+            if self._watched.offer_again:
+                self.refused = self._watched.scan(self._add)
         except OSError as error:
             raise DataError(f"Cannot read the directory of tasks: {error.strerror or error}.") from None
         self.refused += self._admit_waiting(admit)
@@ -83,6 +91,12 @@ class TaskDirectory(ABC, Generic[Loaded]):
         log_refused([RefusedFile(file.path, reason)])
 
     def _add(self, path: Path) -> None:
+        content = read_small(path, MAX_KEY_DOCUMENT_BYTES)
+        if content is not None and kind_of_document(content) == "rotate":
+            if self.authors.follow(authentic_rotation(content, *self.authors.keys)):
+                event("author-rotated", file=path.name)
+                self._watched.offer_again = True  # files that were refused may be of the new key
+            return
         name, task = self._read(path)
         if name not in self._admitted and name not in self._waiting:
             self._waiting[name] = _TaskFile(path, task)
@@ -122,6 +136,9 @@ class WatchedDirectory:
         self._directory = directory
         self._seen: dict[Path, tuple[int, ...]] = {}
         self._unreadable: dict[Path, str] = {}
+        self.offer_again = False
+        """Set to offer refused files again, since the reason for which they were refused may be gone."""
+        self._refused: set[Path] = set()
         self._last_error = ""
         """The error of the directory itself that was logged last, so that it is logged once."""
 
@@ -137,7 +154,12 @@ class WatchedDirectory:
         For a file that cannot be read ``take`` must raise a DataError: the file is tried again next time, and returned
         again only for another reason. OSError if the directory itself cannot be read.
         """
+        if self.offer_again:
+            self.offer_again = False
+            for path in self._refused:
+                self._seen.pop(path, None)
         paths = sorted(path for path in self._directory.iterdir() if path.name.endswith(".json"))
+        self._refused &= set(paths)
         for deleted in (self._seen.keys() | self._unreadable.keys()) - set(paths):
             self._seen.pop(deleted, None)
             self._unreadable.pop(deleted, None)
@@ -157,8 +179,10 @@ class WatchedDirectory:
             return RefusedFile(path, str(error))
         except Exception as error:  # noqa: BLE001  # an invalid file must not affect the others
             refused: RefusedFile | None = RefusedFile(path, reason_of(error))
+            self._refused.add(path)
         else:
             refused = None
+            self._refused.discard(path)
         self._unreadable.pop(path, None)
         if stamp is not None:
             self._seen[path] = stamp
@@ -176,6 +200,16 @@ class WatchedDirectory:
             return
         self._last_error = ""
         log_refused(refused)
+
+
+def read_small(path: Path, limit: int) -> bytes | None:
+    """The content of a regular file of at most ``limit`` bytes; None for any other."""
+    try:
+        with open_regular(path) as file:
+            content = file.read(limit + 2)
+    except OSError:
+        return None
+    return content if len(content) <= limit + 1 else None
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

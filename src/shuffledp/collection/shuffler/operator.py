@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from shuffledp.collection.server.directories import free_bytes
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.operator import Actions, Alert
+from shuffledp.collection.server.operator import Actions, Alert, expiry_alerts
 from shuffledp.collection.shuffler.ingest import IngestScheduler
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
@@ -134,7 +135,9 @@ class ShufflerOperator:
             },
             "clock_offset_seconds": self.metrics.values("clock_offset_seconds").get("", 0.0),
         }
-        return {"alerts": [alert.to_json() for alert in shuffler_alerts(document)]} | document
+        keys = [] if self.round_shuffler is None else [self.round_shuffler.key]
+        expiring = expiry_alerts(keys, datetime.fromtimestamp(now, UTC))
+        return {"alerts": [alert.to_json() for alert in [*expiring, *shuffler_alerts(document)]]} | document
 
     def _counts(self, name: str, exact: bool) -> dict[str, int]:
         """The metric of this name by its label, without zeros; rounded like the number of reports."""

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
+from shuffledp.collection.server.round_keys import KeylessError
 from shuffledp.collection.server.scheduling import Retries, ShutdownError, wait_for
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.delivery import Delivery, DeliveryError, DeliveryRefusedError
 from shuffledp.collection.shuffler.enrolment import TokenDirectory
-from shuffledp.collection.shuffler.round_keys import KeylessError
 from shuffledp.collection.shuffler.shuffling import RoundShuffler
 from shuffledp.collection.shuffler.store.interface import (
     FINISHED,
@@ -33,7 +33,7 @@ from shuffledp.collection.shuffler.store.interface import (
 )
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds
-from shuffledp.collection.wire.keys import SealingPublicKey
+from shuffledp.collection.wire.keys import ExpiredKeyError
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
 
 _LONGEST_PAUSE_SECONDS = 300.0
@@ -132,7 +132,12 @@ class RoundScheduler:
         for served in self._tasks:
             try:
                 self._open(served)
-            except (DamagedRoundError, KeylessError, ParameterError) as error:  # the other rounds continue
+            except (
+                DamagedRoundError,
+                ExpiredKeyError,
+                KeylessError,
+                ParameterError,
+            ) as error:  # the other rounds continue
                 self._tasks.postpone(served.name, str(error))
 
     def start(self) -> None:
@@ -158,16 +163,20 @@ class RoundScheduler:
             scheduled.wake.set()
 
     def _open(self, served: ServedTask) -> None:
-        if served.round_key is not None and served.id not in (rounds := self._store.rounds()):
-            self._check_new_key(served.round_key, rounds)
+        if served.id not in (rounds := self._store.rounds()):
+            self._check_new_keys(served, rounds)
         self._store.open_round(served.id, maximum=served.task.maximum_users, tokens=self._tokens is not None)
         if self._tokens is not None and self._store.state(served.id) is RoundState.COLLECTING:
             with suppress(DamagedRoundError):  # one damaged round must not prevent the start
                 self._load_tokens(served)
 
-    def _check_new_key(self, round_key: SealingPublicKey, rounds: Collection[bytes]) -> None:
-        """Refuse to open a round whose reports could not be opened later: its key is missing, or another round's."""
-        self._round_shuffler.round_keys.load(round_key)
+    def _check_new_keys(self, served: ServedTask, rounds: Collection[bytes]) -> None:
+        """Refuse to open a round that could not be mixed later: a key is missing, expires, or is another round's."""
+        self._round_shuffler.key.check_unexpired(served.task.closes)
+        round_key = served.round_key
+        if round_key is None:
+            return
+        self._round_shuffler.round_keys.load(round_key, until=served.task.closes)
         if any(other.round_key == round_key and other.id in rounds for other in self._tasks):
             raise ParameterError(
                 f"The round key {round_key.id} belongs to another round, with which it is destroyed; every round needs "
@@ -390,8 +399,8 @@ class RoundScheduler:
 
     def _record_failure(self, scheduled: ScheduledRound, error: Exception) -> None:
         scheduled.refused = isinstance(error, DeliveryRefusedError)
-        scheduled.keyless = isinstance(error, KeylessError)
-        scheduled.confined = isinstance(error, DeliveryError | DamagedRoundError | KeylessError)
+        scheduled.keyless = isinstance(error, KeylessError | ExpiredKeyError)
+        scheduled.confined = isinstance(error, DeliveryError | DamagedRoundError | KeylessError | ExpiredKeyError)
         scheduled.retries.failures += 1
         self._failed.inc()
         self._log_once(scheduled, _reason(error))

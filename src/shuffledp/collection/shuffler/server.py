@@ -11,6 +11,7 @@ from shuffledp.collection.server.application import Server
 from shuffledp.collection.server.bodies import MemoryLimit
 from shuffledp.collection.server.directories import check_directory, lock_directory
 from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.round_keys import RoundKeyDirectory
 from shuffledp.collection.server.settings import read_secret
 from shuffledp.collection.server.task_directory import log_refused
 from shuffledp.collection.server.tls import check_certificate
@@ -21,7 +22,6 @@ from shuffledp.collection.shuffler.enrolment import TokenDirectory
 from shuffledp.collection.shuffler.ingest import IngestScheduler
 from shuffledp.collection.shuffler.intake import RateLimit
 from shuffledp.collection.shuffler.operator import ShufflerOperator
-from shuffledp.collection.shuffler.round_keys import RoundKeyDirectory
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.shuffling import RoundShuffler
@@ -29,6 +29,7 @@ from shuffledp.collection.shuffler.store import check_store, is_shared, open_sto
 from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds, tls_context
+from shuffledp.collection.wire.key_command import KeyReader
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
 from shuffledp.errors import DataError, ParameterError
 
@@ -99,7 +100,7 @@ class Shuffler(Server):
             settings.work,
             settings.permutation_megabytes * _MEGABYTE,
             lambda: self.stopping,
-            RoundKeyDirectory(settings.round_keys),
+            RoundKeyDirectory(settings.round_keys, KeyReader(settings.key_command), key, self.clock),
         )
         delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self.stopping)
         scheduler = RoundScheduler(
@@ -148,7 +149,7 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey | VerifyingKe
 
 def _load_key(settings: ShufflerSettings) -> SigningKey | VerifyingKey:
     if settings.signing_key is not None:
-        return SigningKey.load(settings.signing_key)
+        return KeyReader(settings.key_command).signing(settings.signing_key)
     if settings.verifying_key is not None:
         return VerifyingKey.load(settings.verifying_key)
     raise ParameterError("A shuffler needs its signing_key, or for the role ingest its verifying_key.")

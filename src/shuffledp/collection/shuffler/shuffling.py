@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.round_keys import RoundKeyDirectory
 from shuffledp.collection.server.scheduling import ShutdownError
-from shuffledp.collection.shuffler.round_keys import RoundKeyDirectory
 from shuffledp.collection.shuffler.store.interface import RoundState, Store, StoreError
 from shuffledp.collection.shuffler.tasks import ServedTask
 from shuffledp.collection.wire.formats import HEADER_SIZE, HopCounts, Manifest, digest

@@ -64,8 +64,8 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
     """The tasks of a shuffler."""
 
     def __init__(self, directory: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> None:
-        super().__init__(directory)
-        self._authors, self._shuffler = tuple(authors), shuffler
+        super().__init__(directory, authors)
+        self._shuffler = shuffler
 
     def get(self, name: str, version: int | None = None) -> ServedTask | None:
         """The served task with this hexadecimal id and, if given, this version; None if there is none."""
@@ -73,7 +73,7 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         return served if served is None or version in (None, served.task.version) else None
 
     def _read(self, path: Path) -> tuple[str, ServedTask]:
-        served = load_task(path, self._authors, self._shuffler)
+        served = load_task(path, self.authors.keys, self._shuffler)
         return served.name, served
 
     def _fields(self, task: ServedTask) -> Mapping[str, str | int]:

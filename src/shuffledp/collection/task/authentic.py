@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from shuffledp.collection.task.signed_documents import refusing, verify_document
+from shuffledp.collection.task.signed_documents import check_author, refusing, verify_document
 from shuffledp.collection.task.task import MAX_TASK_BYTES, SIGNED_AS, Task
 from shuffledp.collection.wire.keys import VerifyingKey
 from shuffledp.durable_files import open_regular
@@ -25,6 +25,7 @@ def authentic_task(content: bytes, *authors: VerifyingKey) -> Task:
         task = Task.from_document(verified.document)
         if task.content != verified.content:  # equal documents may differ as bytes: True == 1
             raise ParameterError("The task is not in canonical form.")
+        check_author(verified.author, task.opens, "task")
         if task.wire is not None:
             task.wire.check_supported()
         _ = task.guarantee

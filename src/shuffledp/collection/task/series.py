@@ -15,8 +15,14 @@ from typing import Any, Self
 
 from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.task.display_strings import LONGEST_STRING, check_string
-from shuffledp.collection.task.signed_documents import refusing, sign_document, verify_document
-from shuffledp.collection.task.task import Task, time_from, time_to
+from shuffledp.collection.task.signed_documents import (
+    check_author,
+    check_format,
+    refusing,
+    sign_document,
+    verify_document,
+)
+from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import (
     MAX_ROUNDS,
     SeriesRound,
@@ -33,6 +39,7 @@ from shuffledp.collection.wire.keys import (
     from_base64,
     to_base64,
 )
+from shuffledp.collection.wire.times import time_from, time_to
 from shuffledp.errors import ParameterError
 
 MAX_SERIES_BYTES = 1 << 24
@@ -187,7 +194,7 @@ class Series:
     @classmethod
     def from_document(cls, document: Any) -> Self:
         """The series of a document; anything unknown, missing or inconsistent is refused."""
-        _check_format(document, _FORMAT, _VERSION, _KEYS, "series")
+        check_format(document, _FORMAT, _VERSION, _KEYS, "series")
         period, seconds, rounds = (integer_in(document, key, "series") for key in ("period", "open", "rounds"))
         if not 1 <= rounds <= MAX_ROUNDS or not 1 <= seconds <= _LONGEST_PERIOD:
             raise ParameterError(f"A series has 1 to {MAX_ROUNDS} rounds, each open for 1 to {_LONGEST_PERIOD:,} s.")
@@ -225,6 +232,7 @@ def authentic_series(content: bytes, *authors: VerifyingKey) -> Series:
         series = Series.from_document(verified.document)
         if series.content != verified.content:  # equal documents may differ as bytes: True == 1
             raise ParameterError("The series is not in canonical form.")
+        check_author(verified.author, series.task(len(series.keys) - 1).opens, "last round of the series")
         _ = series.first.guarantee
     return series
 
@@ -258,7 +266,7 @@ class Cancellation:
     def from_document(cls, document: Any) -> Self:
         """The cancellation of a document; ParameterError if it is not valid."""
         keys = {"format", "version", "series", "from_round", "reason"}
-        _check_format(document, _CANCEL_FORMAT, _CANCEL_VERSION, keys, "cancellation")
+        check_format(document, _CANCEL_FORMAT, _CANCEL_VERSION, keys, "cancellation")
         if not isinstance(document["reason"], str):
             raise ParameterError("The reason of a cancellation must be a string.")
         return cls(id_in(document, "series"), integer_in(document, "from_round", "cancellation"), document["reason"])
@@ -274,18 +282,6 @@ def authentic_cancellation(content: bytes, author: VerifyingKey) -> Cancellation
     verified = verify_document(content, [author], name="cancel", labels=labels, max_bytes=_MAX_CANCEL_BYTES)
     with refusing("malformed", "cancel"):
         return Cancellation.from_document(verified.document)
-
-
-def _check_format(document: Any, form: str, version: int, keys: set[str], name: str) -> None:
-    if not isinstance(document, dict) or document.get("format") != form:
-        raise ParameterError(f"This is not a {name} of shuffledp.", reason="version")
-    stated = document.get("version")
-    if type(stated) is not int or stated != version:
-        raise ParameterError(
-            f"This {name} has version {str(stated)[:20]}; this program reads {version}.", reason="version"
-        )
-    if set(document) != keys:
-        raise ParameterError(f"Missing or unknown keys in the {name}: {', '.join(sorted(set(document) ^ keys))}.")
 
 
 def _round_keys(document: Any, rounds: int) -> tuple[RoundKeys, ...]:

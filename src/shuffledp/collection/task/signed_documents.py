@@ -5,14 +5,19 @@ The signature is verified on the bytes before anything in the document is evalua
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from shuffledp.collection.task.canonical import canonical, parse_canonical
 from shuffledp.collection.wire.keys import SIGNATURE_SIZE, SigningKey, VerifyingKey, from_base64, to_base64
+from shuffledp.collection.wire.times import time_to
 from shuffledp.errors import ParameterError, ShuffledpError
+
+_ENVELOPE = re.compile(rb'\{"author":"[0-9a-f]{16}",(?:"signature":"[A-Za-z0-9_-]{86}",)?"([a-z]+)":')
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,12 @@ class VerifiedDocument:
     version: int
     """The version that it was signed as."""
     author: VerifyingKey
+
+
+def kind_of_document(content: bytes) -> str | None:
+    """The name of the document in an envelope, such as ``task``, by its first bytes; None if it is not an envelope."""
+    envelope = _ENVELOPE.match(content)
+    return None if envelope is None else envelope[1].decode()
 
 
 def sign_document(document: dict[str, Any], author: SigningKey, *, name: str, label: bytes) -> bytes:
@@ -77,6 +88,29 @@ def _signed_version(author: VerifyingKey, signature: bytes, signed: bytes, label
     version, label = list(labels.items())[-1]
     author.verify(signature, label + signed)
     return version
+
+
+def check_author(author: VerifyingKey, begins: datetime, name: str) -> None:
+    """Refuse a document whose author's key expires before what it describes begins."""
+    if author.expires is not None and begins >= author.expires:
+        raise ParameterError(
+            f"The {name} begins at {time_to(begins)}, and the key {author.id} of its author expires at "
+            f"{time_to(author.expires)}: a current key must sign it.",
+            reason="expired",
+        )
+
+
+def check_format(document: Any, form: str, version: int, keys: set[str], name: str) -> None:
+    """Refuse a document of another format or version, or with missing or unknown keys."""
+    if not isinstance(document, dict) or document.get("format") != form:
+        raise ParameterError(f"This is not a {name} of shuffledp.", reason="version")
+    stated = document.get("version")
+    if type(stated) is not int or stated != version:
+        raise ParameterError(
+            f"This {name} has version {str(stated)[:20]}; this program reads {version}.", reason="version"
+        )
+    if set(document) != keys:
+        raise ParameterError(f"Missing or unknown keys in the {name}: {', '.join(sorted(set(document) ^ keys))}.")
 
 
 @contextmanager

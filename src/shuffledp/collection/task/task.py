@@ -19,10 +19,12 @@ from typing import Any, Self
 from shuffledp.checks import LEAST_DELTA, check_target
 from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
 from shuffledp.collection.task.display_strings import LONGEST_STRING, check_category_names, check_string
+from shuffledp.collection.task.signed_documents import check_author
 from shuffledp.collection.task.wire_version_2 import KEYS_OF_VERSION_2, WireVersion2
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
 from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size
+from shuffledp.collection.wire.times import time_from, time_to
 from shuffledp.domain import Categories
 from shuffledp.durable_files import read_limited
 from shuffledp.errors import ConditionError, ParameterError, ShuffledpError
@@ -35,8 +37,6 @@ FORMAT = "shuffledp-task"
 MAX_TASK_BYTES = 1 << 24
 SIGNED_AS = {1: b"shuffledp task v1\n", 2: b"shuffledp task v2\n"}
 """What precedes the bytes of a task that are signed and hashed, by the version of the task."""
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
-_TIME_FORM = re.compile("[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _KEYS = {
     "format",
     "version",
@@ -324,6 +324,7 @@ class SignedTask:
         if self.author != author.id:
             raise ParameterError(f"The task was signed by the key {self.author}, not by {author.id}.")
         author.verify(self.signature, self.task.signed_content)
+        check_author(author, self.task.opens, "task")
         if self.task.wire is not None:
             self.task.wire.check_supported()
         _ = self.task.guarantee
@@ -431,21 +432,3 @@ def _number(document: dict[str, Any], key: str) -> float:
     if repr(number) != value:
         raise ParameterError(f"{key} must be the shortest decimal of a double: {number!r}, not {value!r}.")
     return number
-
-
-def time_to(moment: datetime) -> str:
-    """A time as it is in signed documents, in UTC to the second."""
-    return moment.astimezone(UTC).strftime(_TIME)
-
-
-def time_from(document: dict[str, Any], key: str) -> datetime:
-    """A time of a signed document; ParameterError if it is not written as ``time_to`` writes it."""
-    value = document[key]
-    try:
-        if isinstance(value, str) and _TIME_FORM.fullmatch(value):  # strptime alone also accepts single digits
-            return datetime.strptime(value, _TIME).replace(tzinfo=UTC)
-    except ValueError:
-        pass
-    raise ParameterError(
-        f"{key} must be a time in the years 1000 to 9999 like 2026-01-31T18:00:00Z, not {_shown(value)}."
-    )

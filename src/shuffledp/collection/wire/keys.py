@@ -1,4 +1,8 @@
-"""Keys: Ed25519 for signatures, X25519 for sealing. Files of private keys are accessible to their owner alone."""
+"""Keys: Ed25519 for signatures, X25519 for sealing. Files of private keys are accessible to their owner alone.
+
+A file may state when its key expires. An expired private key signs nothing, and opens nothing for a server; an expired
+author is not trusted for what begins later.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,13 +20,15 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
+from shuffledp.collection.wire.times import time_from, time_to
 from shuffledp.durable_files import read_limited, write_durably
-from shuffledp.errors import DataError, OutputError, ParameterError
+from shuffledp.errors import DataError, OutputError, ParameterError, ShuffledpError
 from shuffledp.output import check_writable
 
 KEY_SIZE = 32
 SIGNATURE_SIZE = 64
-_MAX_BYTES = 4096
+MAX_KEY_BYTES = 4096
+"""Maximum size of a key file."""
 _FIELD = 2**255 - 19
 _LOW_ORDER = {
     0,
@@ -31,6 +38,10 @@ _LOW_ORDER = {
     39382357235489614581723060781553021112529911719440698176882885853963445705823,
 }
 """Coordinates of the points of X25519 with an order of at most 8, on the curve and on its twist."""
+
+
+class ExpiredKeyError(ShuffledpError):
+    """A key is used after its expiry; its owner has to act."""
 
 
 def to_base64(content: bytes) -> str:
@@ -58,6 +69,8 @@ class _PublicKey:
     """A public key of 32 bytes."""
 
     raw: bytes
+    expires: datetime | None = field(default=None, compare=False, repr=False)
+    """When it expires; stated in key files, not in documents."""
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -70,8 +83,12 @@ class _PublicKey:
         return hashlib.sha256(f"shuffledp {self.kind} key\n".encode() + self.raw).hexdigest()[:16]
 
     def to_document(self) -> dict[str, Any]:
-        """The public form in documents and files."""
+        """The public form in documents."""
         return {"kind": self.kind, "id": self.id, "public": to_base64(self.raw)}
+
+    def to_file_document(self) -> dict[str, Any]:
+        """The form in key files, which may state an expiry."""
+        return self.to_document() | ({} if self.expires is None else {"expires": time_to(self.expires)})
 
     @classmethod
     def from_document(cls, document: Any) -> Self:
@@ -89,11 +106,12 @@ class _PublicKey:
         document = _read(Path(path))
         if document.pop("private", None) is not None and not of_private:
             raise DataError(f"{path} is a private key; use the public key, {path}.pub, and keep this file secret.")
-        return cls.from_document(document)
+        expires = _expiry(document)
+        return replace(cls.from_document(document), expires=expires)
 
     def save(self, path: str | Path) -> None:
         """Write a new file of mode 0644; an existing file is never overwritten."""
-        _write_new(check_writable(path), self.to_document(), 0o644)
+        _write_new(check_writable(path), self.to_file_document(), 0o644)
 
 
 @dataclass(frozen=True)
@@ -133,6 +151,7 @@ class _PrivateKey(ABC):
     """A private key of 32 bytes, which is never shown."""
 
     secret: bytes = field(repr=False)
+    expires: datetime | None = field(default=None, compare=False, repr=False)
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -153,22 +172,42 @@ class _PrivateKey(ABC):
     def load(cls, path: str | Path) -> Self:
         """Read a private key file; refused if other users can access it."""
         file = Path(path)
-        document = _read(file)
+        content = read_limited(file, MAX_KEY_BYTES, "key")
         if file.stat().st_mode & 0o077:
+            _parsed(content, str(file))
             raise DataError(f"{file} is accessible to other users; a private key needs mode 0600: chmod 600 {file}.")
-        if set(document) != {"kind", "id", "public", "private"} or document["kind"] != cls.kind:
-            raise DataError(f"{file} is not a private {cls.kind} key.")
+        return cls.from_content(content, str(file))
+
+    @classmethod
+    def from_content(cls, content: bytes, name: str) -> Self:
+        """The key of the content of a private key file; errors mention ``name``, never the content."""
+        document = _parsed(content, name)
         try:
-            key = cls(from_base64(document["private"], KEY_SIZE))
+            expires = _expiry(document)
+        except ParameterError as error:
+            raise DataError(f"{name}: {error}") from None
+        if set(document) != {"kind", "id", "public", "private"} or document["kind"] != cls.kind:
+            raise DataError(f"{name} is not a private {cls.kind} key.")
+        try:
+            key = cls(from_base64(document["private"], KEY_SIZE), expires)
         except ParameterError:
-            raise DataError(f"The private part of {file} is damaged.", path=str(file)) from None
-        if key.public.to_document() != {name: document[name] for name in ("kind", "id", "public")}:
-            raise DataError(f"The private and the public part of {file} do not match.")
+            raise DataError(f"The private part of {name} is damaged.", path=name) from None
+        if key.public.to_document() != {part: document[part] for part in ("kind", "id", "public")}:
+            raise DataError(f"The private and the public part of {name} do not match.")
         return key
+
+    def check_unexpired(self, moment: datetime | None = None) -> None:
+        """Raise an ExpiredKeyError if the key has expired at a moment, by default now."""
+        moment = moment or datetime.now(UTC)
+        if self.expires is not None and moment >= self.expires:
+            raise ExpiredKeyError(
+                f"The {self.kind} key {self.public.id} expired at {time_to(self.expires)}, and it is "
+                f"{time_to(moment)}: use a current key, or correct the clock."
+            )
 
     def save(self, path: str | Path) -> None:
         """Write a new file of mode 0600; an existing file is never overwritten."""
-        document = self.public.to_document() | {"private": to_base64(self.secret)}
+        document = self.public.to_file_document() | {"private": to_base64(self.secret)}
         _write_new(check_writable(path), document, 0o600)
 
 
@@ -181,10 +220,12 @@ class SigningKey(_PrivateKey):
     @property
     def public(self) -> VerifyingKey:
         """The key that verifies the signatures."""
-        return VerifyingKey(Ed25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw())
+        raw = Ed25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
+        return VerifyingKey(raw, self.expires)
 
     def sign(self, content: bytes) -> bytes:
-        """The signature of the content, 64 bytes."""
+        """The signature of the content, 64 bytes; ExpiredKeyError if the key has expired."""
+        self.check_unexpired()
         return Ed25519PrivateKey.from_private_bytes(self.secret).sign(content)
 
 
@@ -197,17 +238,31 @@ class SealingKey(_PrivateKey):
     @property
     def public(self) -> SealingPublicKey:
         """The key that seals."""
-        return SealingPublicKey(X25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw())
+        raw = X25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
+        return SealingPublicKey(raw, self.expires)
 
 
 def _read(path: Path) -> dict[str, Any]:
+    return _parsed(read_limited(path, MAX_KEY_BYTES, "key"), str(path))
+
+
+def _parsed(content: bytes, name: str) -> dict[str, Any]:
     try:
-        document = json.loads(read_limited(path, _MAX_BYTES, "key"))
+        document = json.loads(content)
     except (ValueError, RecursionError):
-        raise DataError(f"{path} is not a valid key file: it is not JSON.", path=str(path)) from None
+        raise DataError(f"{name} is not a valid key file: it is not JSON.", path=name) from None
     if not isinstance(document, dict):
-        raise DataError(f"{path} is not a valid key file.", path=str(path))
+        raise DataError(f"{name} is not a valid key file.", path=name)
     return document
+
+
+def _expiry(document: dict[str, Any]) -> datetime | None:
+    """Remove the expiry from the document of a key file, and return it; ParameterError if it is not a time."""
+    if "expires" not in document:
+        return None
+    expires = time_from(document, "expires")
+    del document["expires"]
+    return expires
 
 
 def _write_new(path: Path, document: dict[str, Any], mode: int) -> None:

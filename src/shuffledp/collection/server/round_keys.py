@@ -1,0 +1,123 @@
+"""Round keys: private keys that are used for one round and then destroyed, one file for each in a directory.
+
+The directory should be on a volume of its own, encrypted and without backups. A file is named after the id of its key.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.task.key_documents import Destruction
+from shuffledp.collection.wire.key_command import KeyReader
+from shuffledp.collection.wire.keys import ExpiredKeyError, SealingKey, SealingPublicKey, SigningKey
+from shuffledp.collection.wire.times import time_to
+from shuffledp.durable_files import sync_directory, write_durably
+from shuffledp.errors import DataError, ShuffledpError
+
+RECORD = ".destroyed.json"
+"""The end of the name of a signed record that a key was destroyed."""
+
+
+class KeylessError(ShuffledpError):
+    """The round key of a round is missing, so its reports cannot be opened; an operator has to act."""
+
+
+@dataclass(frozen=True)
+class RoundKeyDirectory:
+    """The round keys of a server; without a directory it has none."""
+
+    directory: Path | None = None
+    reader: KeyReader = field(default_factory=KeyReader)
+    signer: SigningKey | None = None
+    """Signs the records of destroyed keys; without it they are not signed."""
+    clock: Callable[[], float] = time.time
+
+    def has(self, public: SealingPublicKey) -> bool:
+        """Whether the file of a key exists."""
+        return self.directory is not None and self.file(public).exists()
+
+    def load(self, public: SealingPublicKey, *, until: datetime | None = None) -> SealingKey:
+        """The key; KeylessError if its file is missing, cannot be used or has expired.
+
+        With ``until``, also if the key expires before that time.
+        """
+        if self.directory is None:
+            raise KeylessError(
+                "The task has wire version 2, and no directory of round keys is configured: set round_keys."
+            )
+        file = self.file(public)
+        if not self.has(public):
+            if self.was_destroyed(public):
+                raise KeylessError(f"The round key {public.id} was destroyed: cancel the round.")
+            raise KeylessError(f"The round key {public.id} is missing: put {file} back, or cancel the round.")
+        try:
+            key = self.reader.sealing(file)
+        except DataError as error:
+            raise KeylessError(f"The round key {public.id} cannot be used: {error}") from None
+        if key.public != public:
+            raise KeylessError(f"{file} is the key {key.public.id}, not the round key {public.id}.")
+        if key.expires is not None and until is not None and key.expires < until:
+            raise KeylessError(
+                f"The round key {public.id} expires at {time_to(key.expires)}, and the round needs it until "
+                f"{time_to(until)}: use another key, or set a later time in {file}."
+            )
+        try:
+            key.check_unexpired(datetime.fromtimestamp(self.clock(), UTC))
+        except ExpiredKeyError as error:
+            raise KeylessError(
+                f"{error} Nothing was deleted: set a later time in {file}, or cancel the round."
+            ) from None
+        return key
+
+    def destroy(self, public: SealingPublicKey) -> None:
+        """Overwrite and delete the file of a key, durably, and record that; no effect if there is none.
+
+        Copies that the file system or the disk keeps of earlier contents are not erased.
+        """
+        if self.directory is None or not self.has(public):
+            return
+        record = Destruction(public, datetime.fromtimestamp(self.clock(), UTC))
+        try:
+            content = record.unsigned() if self.signer is None else record.signed(self.signer)
+        except ExpiredKeyError as error:
+            event("key-record-unsigned", level=logging.ERROR, key=public.id, reason=str(error))
+            content = record.unsigned()
+        write_durably(self._record(public), content + b"\n", mode=0o644)  # a killed process destroys the key later
+        try:
+            destroy_file(self.file(public))
+        except OSError:
+            self._record(public).unlink(missing_ok=True)
+            raise
+        event("key-destroyed", key=public.id)
+
+    def was_destroyed(self, public: SealingPublicKey) -> bool:
+        """Whether there is a record that a key was destroyed, and no file of it."""
+        return self.directory is not None and self._record(public).exists() and not self.has(public)
+
+    def file(self, public: SealingPublicKey) -> Path:
+        """The file of a key, which need not exist."""
+        return (self.directory or Path()) / f"{public.id}.key"
+
+    def _record(self, public: SealingPublicKey) -> Path:
+        return (self.directory or Path()) / f"{public.id}{RECORD}"
+
+
+def destroy_file(file: Path) -> None:
+    """Overwrite a file in place, delete it, and make both durable; also incomplete copies that a crash left beside it.
+
+    Other names of the same file (hard links) lose the content too. Copies that the file system or the disk keeps of
+    earlier contents are not erased.
+    """
+    for each in [*file.parent.glob(f".{file.name}.*"), file]:
+        with each.open("r+b", buffering=0) as content:
+            content.write(bytes(os.fstat(content.fileno()).st_size))
+            os.fsync(content.fileno())
+        each.unlink(missing_ok=True)
+    sync_directory(file.parent)
