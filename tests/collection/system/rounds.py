@@ -282,7 +282,7 @@ class Round(Rehearsal):
             for each in folder.iterdir()
             if not each.name.startswith((".lock", ".clock", "operator.sock"))
         }
-        keys = {each.name for each in (self.directory / ROUND_KEYS).iterdir()}
+        keys = {each.name for each in (self.directory / ROUND_KEYS).glob("*.key")}
         return work | keys | {each.name for each in (self.directory / "reports").glob("round-*")}
 
     def document(self, counts: list[int]) -> dict:
@@ -310,7 +310,7 @@ class OuterRound(Round):
 
     def exists_key(self) -> bool:
         """Whether the shuffler still has the round key."""
-        return any((self.directory / ROUND_KEYS).iterdir())
+        return any((self.directory / ROUND_KEYS).glob("*.key"))
 
 
 class EnrolledRound(Round):

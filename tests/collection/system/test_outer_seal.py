@@ -67,9 +67,9 @@ from pathlib import Path
 from shuffledp.collection.server.round_keys import RoundKeyDirectory
 load = RoundKeyDirectory.load
 
-def load_and_copy(self, public):
-    Path(folder, "reports", "copy").write_bytes(self._file(public).read_bytes())
-    return load(self, public)
+def load_and_copy(self, public, **options):
+    Path(folder, "reports", "copy").write_bytes(self.file(public).read_bytes())
+    return load(self, public, **options)
 
 RoundKeyDirectory.load = load_and_copy
 """
