@@ -60,9 +60,8 @@ def _ingest(repetitions: int) -> Iterator[Finding]:
 
 
 def _mixing(repetitions: int) -> Iterator[Finding]:
-    from shuffledp.collection.shuffler.round_keys import RoundKeyDirectory
-
     from shuffledp.collection.analyzer.counting import count_messages, pieces_of
+    from shuffledp.collection.server.round_keys import RoundKeyDirectory
     from shuffledp.collection.shuffler.shuffling import RoundShuffler
     from shuffledp.collection.shuffler.store.interface import Incoming
     from shuffledp.collection.shuffler.store.sqlite import SqliteStore
