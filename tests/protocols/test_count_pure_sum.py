@@ -116,11 +116,26 @@ def test_intervals_hold_their_confidence(confidence):
         assert pmf[(ends[:, 0] <= truth + 1e-9) & (ends[:, 1] >= truth - 1e-9)].sum() >= confidence
 
 
-def test_more_users_than_are_certified():
+def test_the_error_does_not_grow_with_the_number_of_users():
+    """At a million users it was 173, and is 1.96; the central one is 1.36."""
+    protocol = calibrated(10**6)
+    assert protocol.certified_users == 10**6
+    assert protocol.guarantee.users == 10**6
+    assert protocol.expected_error().rmse < 2.0
+    assert protocol.expected_error().max_error < 11
+
+
+def test_a_run_of_thousands():
+    """The interval at 1 - 1e-7 has the truth; with noise of ten times the probability, often not (alpha 1e-6)."""
     protocol = calibrated(5000)
-    assert protocol.certified_users <= 250
-    assert protocol.guarantee.users == 5000
-    assert abs(protocol.run([1] * 2000 + [0] * 3000).value - 2000) < 200
+    low, high = protocol.run([1] * 2000 + [0] * 3000).interval(1 - 1e-7)
+    assert low <= 2000 <= high < 2000 + 60
+
+
+def test_a_document_of_fewer_certified_users_still_holds():
+    """Documents from before: certified for 250 users at most, with more users the same noise."""
+    fewer = PureSumCount(Target(5000, 1.0, 0.0), falling_weights(17, 0.75), Dyadic.at_least(3.2 / 250), 250)
+    assert fewer.guarantee.users == 5000
 
 
 def test_honest_users_are_what_counts():

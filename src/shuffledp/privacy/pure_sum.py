@@ -1,9 +1,9 @@
 """Privacy accounting of ``pure-sum``: the certified epsilon of a binary sum with delta = 0.
 
 Each user sends ``size`` bits, size odd: (size - 1)/2 + x ones or, with probability ``mix``, a number of ones drawn
-from a distribution that decreases on both sides of size/2 (Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker
-2020). The analyzer sees the total number T of ones. Every T is possible under both values of the target, so delta is 0
-and epsilon is the logarithm of the largest ratio of its two probabilities.
+from a distribution that is symmetric about size/2 (Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker 2020). The
+analyzer sees the total number T of ones. Every T is possible under both values of the target, so delta is 0 and epsilon
+is the logarithm of the largest ratio of its two probabilities. ``pure_sum_search`` chooses the distribution.
 """
 
 from __future__ import annotations
@@ -17,29 +17,26 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.checks import check_epsilon, check_number_of_users, check_positive_epsilon
-from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.checks import check_epsilon
+from shuffledp.errors import ConditionError, ParameterError
 from shuffledp.privacy.pure import PureCurve, log_ratio_above
+from shuffledp.privacy.pure_sum_slots import SlotCertificate
 from shuffledp.randomness import Dyadic
 from shuffledp.randomness.dyadic import check_uncertain
-from shuffledp.search import bisect
 
 Extended = NDArray[np.longdouble]
 
-MAX_USERS = 250
-"""Maximum number of users; for more, the exact table of T takes too long."""
+MAX_ENUMERATED = 250
+"""Up to as many users, the exact distribution of T is also computed as a whole, and the lower bound counts."""
+
+MAX_WEIGHTS = 640
+"""Maximum number of weights, which bounds the work of a certificate; a few users may send more messages."""
 
 _BITS = 64
 _CELLS = 4  # initial number of ranges of K, over half of its values
 _PARTS = 3
 _REFINEMENTS = 4
-_FEW = 40  # users in the first, rough search
-_DECAYS = (0.75, 0.82, 0.88, 0.93)  # to try, as multiples of epsilon
-_NOISE_FACTORS = (1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3, 1.5, 2.0)
-_MAX_MIX = 0.6
-_MAX_OUTCOMES = 4_600
-_MAX_CERTIFIED = 1 << 14  # users times weights; the time of certification grows with its square
-_LEAST_EPSILON, _MAX_EPSILON = 0.25, 8.0
+_MAX_OUTCOMES = 4_900  # users times weights; the time of enumeration grows with its square
 _SAFE = 1e-9  # relative; sums of positive terms in extended precision are far more accurate
 
 
@@ -69,14 +66,12 @@ class PureSum:
     mix: Dyadic
 
     def __post_init__(self) -> None:
-        if not 2 <= self.users <= MAX_USERS:
+        if self.users < 2:
+            raise ParameterError(f"At least 2 users are needed, not {self.users:,}.", users=self.users)
+        if len(self.weights) > max(MAX_WEIGHTS, _MAX_OUTCOMES // self.users if self.users <= MAX_ENUMERATED else 0):
             raise ParameterError(
-                f"Between 2 and {MAX_USERS} users can be certified, not {self.users:,}.", users=self.users
-            )
-        if self.users * len(self.weights) > _MAX_CERTIFIED:
-            raise ParameterError(
-                f"{self.users:,} users with {len(self.weights) - 1:,} messages each have too many outcomes to certify: "
-                f"users times (messages + 1) must be at most {_MAX_CERTIFIED:,}.",
+                f"{len(self.weights) - 1:,} messages per user are too many to certify; {self.users:,} users may send "
+                f"at most {MAX_WEIGHTS - 1:,}.",
                 users=self.users,
             )
         if len(self.weights) % 2 or min(self.weights, default=0) < 1 or sum(self.weights) != 1 << _BITS:
@@ -84,12 +79,14 @@ class PureSum:
         if self.weights != self.weights[::-1]:
             raise ParameterError("The weights must be symmetric.")
         check_uncertain("mix", self.mix)
+
+    @property
+    def _can_be_enumerated(self) -> bool:
+        """Whether T has few enough outcomes, none of which underflows in the extended precision of this machine."""
+        if self.users > MAX_ENUMERATED or self.users * len(self.weights) > _MAX_OUTCOMES:
+            return False
         least = self.users * (math.log2(float(self.mix)) + math.log2(min(self.weights)) - _BITS)
-        if least < np.finfo(np.longdouble).minexp + 64:
-            raise ParameterError(
-                f"Some outcomes of {self.users:,} users underflow in the extended precision of this machine.",
-                users=self.users,
-            )
+        return least >= np.finfo(np.longdouble).minexp + 64
 
     @property
     def size(self) -> int:
@@ -104,11 +101,7 @@ class PureSum:
 
     @property
     def certified_epsilon(self) -> float:
-        """Upper bound on the pure epsilon, for every number K of ones that the others hold.
-
-        The values of K are divided into cells. Within a cell, the reports of users whose value depends on K are
-        revealed; the worst cells are subdivided. K ones are the mirror image of users - 1 - K ones.
-        """
+        """Upper bound on the pure epsilon, for every number K of ones that the others hold."""
         return _certified(self)
 
     @property
@@ -126,6 +119,25 @@ class PureSum:
 
 @lru_cache(maxsize=64)
 def _certified(curve: PureSum) -> float:
+    """The lower one of two upper bounds, the second of which is for few users only."""
+    half = np.array(curve.weights[len(curve.weights) // 2 :], dtype=np.float64) / 2.0**_BITS
+    bound = SlotCertificate(curve.users - 1, half).epsilon(float(curve.mix))
+    bound = min(bound, _enumerated(curve)) if curve._can_be_enumerated else bound
+    if not bound < math.inf:
+        raise ConditionError(
+            f"No epsilon can be certified for {curve.users:,} users who draw noise with probability "
+            f"{float(curve.mix):.3g}. Use more noise, or more messages per user.",
+            users=curve.users,
+        )
+    return bound
+
+
+def _enumerated(curve: PureSum) -> float:
+    """Upper bound on epsilon by the whole distribution of T.
+
+    The values of K are divided into cells. Within a cell, the reports of users whose value depends on K are revealed;
+    the worst cells are subdivided. K ones are the mirror image of users - 1 - K ones.
+    """
     others = curve.users - 1
     half = others // 2  # larger K are mirror images; the cells may extend past the middle
     edges = np.unique(np.arange(_CELLS + 1) * (half + 1) // _CELLS).tolist()
@@ -160,80 +172,3 @@ def _power(weights: tuple[int, ...], mix: Dyadic, users: int) -> Extended:
         return curve
     half = users // 2
     return np.convolve(_power(weights, mix, half), _power(weights, mix, users - half))
-
-
-def least_error_sum(users: int, epsilon: float) -> PureSum:
-    """Parameters with about the least error whose certified epsilon is at most the given one.
-
-    The probability of noise and its decay are searched with fewer users at K = 0, where epsilon is about the same. Then
-    the distribution of all users is certified, with increasing noise until the target is met.
-    """
-    check_positive_epsilon(epsilon)
-    check_number_of_users(users, min_users=2)
-    if users > MAX_USERS:
-        raise InfeasibleError(
-            f"Pure privacy is certified for up to {MAX_USERS} users, not {users:,}: the work for the exact table of "
-            "outcomes grows with the square of their number. Choose a protocol with a delta.",
-            users=users,
-        )
-    if not _LEAST_EPSILON <= epsilon <= _MAX_EPSILON:
-        raise InfeasibleError(
-            f"Pure sums are calibrated for epsilon from {_LEAST_EPSILON:g} to {_MAX_EPSILON:g}, not {epsilon:g}.",
-            epsilon=epsilon,
-        )
-    if users * _messages(users, epsilon) > _MAX_OUTCOMES:
-        raise InfeasibleError(
-            f"Pure privacy of {users:,} users at epsilon = {epsilon:g} would take tables of more than "
-            f"{_MAX_OUTCOMES:,} outcomes to certify. Allow a larger epsilon or choose a protocol with a delta.",
-            users=users,
-            epsilon=epsilon,
-        )
-    return _least_error_sum(int(users), float(epsilon))
-
-
-@lru_cache(maxsize=32)
-def _least_error_sum(users: int, epsilon: float) -> PureSum:
-    few = min(users, _FEW)
-    candidates = [noise for share in _DECAYS if (noise := _least_noisy_users(few, share * epsilon, epsilon))]
-    for noisy, decay in sorted(candidates, key=_spread):
-        for factor in _NOISE_FACTORS:
-            mix = noisy * factor / users
-            if mix >= _MAX_MIX:
-                break
-            curve = PureSum(users, falling_weights(_messages(users, decay), decay), Dyadic.at_least(mix))
-            # K = 0 is fast to check, and usually the worst
-            if _cell_epsilon(curve, 0, users - 1) <= epsilon and curve.certified_epsilon <= epsilon:
-                return curve
-    raise InfeasibleError(
-        f"{users:,} users are too few for pure privacy at epsilon = {epsilon:g}: each would have to draw noise with a "
-        "probability above 1/2. Ask more users or allow a larger epsilon.",
-        users=users,
-        epsilon=epsilon,
-    )
-
-
-def _spread(noise: tuple[float, float]) -> float:
-    """Approximate variance: the number of noisy users times that of a two-sided geometric distribution."""
-    noisy, decay = noise
-    ratio = math.exp(-decay)
-    return noisy * (2 * ratio / (1 - ratio) ** 2 + 0.25)
-
-
-def _least_noisy_users(users: int, decay: float, epsilon: float) -> tuple[float, float] | None:
-    """The least expected number of users who draw noise such that K = 0 meets epsilon, and the decay."""
-    weights = falling_weights(_messages(users, decay), decay)
-
-    def enough(noisy: float) -> bool:
-        return _cell_epsilon(PureSum(users, weights, Dyadic.at_least(noisy / users)), 0, users - 1) <= epsilon
-
-    low, high = 0.0, min(1.0, _MAX_MIX * users)
-    while not enough(high):
-        low, high = high, min(1.6 * high, _MAX_MIX * users)
-        if low == high:
-            return None
-    return bisect(enough, low, high, steps=7), decay
-
-
-def _messages(users: int, decay: float) -> int:
-    """An odd number of messages, large enough that truncating the noise hardly matters."""
-    return 2 * math.ceil(max(2.5, 4.5 + 2.6 * math.log(users / 100)) / decay) + 1

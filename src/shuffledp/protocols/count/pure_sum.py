@@ -1,7 +1,7 @@
 """A shuffled binary sum with delta = 0: Ghazi, Golowich, Kumar, Manurangsi, Pagh and Velingker (2020).
 
 Every user sends ``size`` bits, size odd: (size - 1)/2 + x ones, or with probability ``mix`` a number of ones
-from a distribution that decreases on both sides of size/2. With a single message, delta = 0 would need the error of the
+from a distribution that is symmetric about size/2. With a single message, delta = 0 would need the error of the
 local model (Balcer and Cheu 2020, Theorem 17).
 
 Accounting: ``shuffledp.privacy.pure_sum``.
@@ -9,7 +9,8 @@ Accounting: ``shuffledp.privacy.pure_sum``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -19,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.domain import check_index, check_indices
-from shuffledp.errors import InfeasibleError, ParameterError
+from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.pure_sum import MAX_USERS, PureSum, least_error_sum
+from shuffledp.privacy.pure_sum import PureSum
+from shuffledp.privacy.pure_sum_search import least_error_sum
 from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
 from shuffledp.protocols.protocol import Cost, Pmf
@@ -57,10 +59,10 @@ class PureSumCount(CountProtocol):
     def for_target(cls, target: Target) -> Self:
         """The parameters of least error that are certified to be epsilon-private; delta is not needed.
 
-        Rounds of up to 250 honest users are certified; fewer if epsilon is small. For more users the probability of a
-        noisy report is the same: further reports are independent of the replaced user's, so the guarantee still holds.
+        Rounds of up to 10^9 honest users are certified. With more the probability of a noisy report is the same:
+        further reports are independent of the replaced user's, so the guarantee still holds.
         """
-        curve = _largest_certified(target.honest_users, target.epsilon)
+        curve = least_error_sum(target.honest_users, target.epsilon)
         return cls(target.pure(), curve.weights, curve.mix, curve.users)
 
     @cached_property
@@ -125,21 +127,39 @@ class PureSumCount(CountProtocol):
         return LinearAnalysis(
             offset=users * (slope * (self.size - 1) / 2 + mix * self.size / 2),
             slope=slope,
-            error=IndependentTerms(
+            error=_NoisyReports(
                 base_variance=users * (mix * spread + mix * slope / 4) / slope**2,
                 variance_per_holder=0.0,
                 largest_term=(self.size + 1) / 2 / slope,
+                users=users,
+                weights=self.weights,
+                mix=self.mix,
             ),
             largest=users,
         )
 
 
-def _largest_certified(users: int, epsilon: float) -> PureSum:
-    """The curve for the largest number of users for which it can be certified."""
-    sizes = [users, *(size for size in (MAX_USERS, 200, 150, 100, 70, 50) if size < users)]
-    for size in sizes[:-1]:
-        try:
-            return least_error_sum(size, epsilon)
-        except InfeasibleError:
-            continue
-    return least_error_sum(sizes[-1], epsilon)
+@dataclass(frozen=True)
+class _NoisyReports(IndependentTerms):
+    """The error of all reports; its width is the least of Chernoff's bound and of those for bounded terms."""
+
+    users: int = 0
+    weights: tuple[int, ...] = ()
+    mix: Dyadic = field(default=Dyadic(0))
+
+    def _width(self, truth: NDArray[np.float64], risk: float) -> NDArray[np.float64]:
+        return np.minimum(super()._width(truth, risk), self._chernoff(math.log(2 / risk)))
+
+    def _chernoff(self, level: float) -> float:
+        """The least (cumulant + level)/tilt over some tilts, for any number of holders.
+
+        Reports with and without a 1 are mirror images, so the larger one of their two cumulants bounds both.
+        """
+        size, mix = len(self.weights) - 1, float(self.mix)
+        noise = np.array(self.weights, dtype=np.float64) / _ONE
+        moved = np.arange(size + 1) - (size - 1) / 2  # by noise, of a report without a 1; 1/2 on average
+        usual = math.sqrt(2 * level / max(float(self.base_variance), 1e-300))
+        tilts = np.minimum(usual * np.geomspace(1 / 32, 8, 97), 600 / (size + 1))
+        cumulants = [np.log1p(mix * (np.exp(np.outer(sign * tilts, moved)) @ noise - 1)) for sign in (1, -1)]
+        centred = self.users * np.maximum(cumulants[0] - tilts * mix / 2, cumulants[1] + tilts * mix / 2)
+        return float(np.min((centred + level) / tilts)) * (1 + 1e-9) / float(self.mix.complement)
