@@ -20,3 +20,4 @@ from shuffledp.collection.wire.keys import SealingKey as SealingKey
 from shuffledp.collection.wire.keys import SealingPublicKey as SealingPublicKey
 from shuffledp.collection.wire.keys import SigningKey as SigningKey
 from shuffledp.collection.wire.keys import VerifyingKey as VerifyingKey
+from shuffledp.collection.wire.privacy_pass import TokenIssuer as TokenIssuer

@@ -18,6 +18,7 @@ from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey, to_base64
 from shuffledp.collection.wire.opening import Opener
+from shuffledp.collection.wire.privacy_pass import parse_header
 from shuffledp.errors import (
     DataError,
     DomainError,
@@ -27,6 +28,7 @@ from shuffledp.errors import (
     RefusedError,
     UnreachableError,
 )
+from tests.collection.test_privacy_pass import Issuer
 
 SECOND = "reported to this task already"
 
@@ -392,3 +394,18 @@ def test_the_clock_is_the_devices(parties, tmp_path):
         client.report("bus")
     assert Policy() == Policy(max_epsilon=1.0)
     assert Patience().attempts == 12
+
+
+def test_a_privacy_pass_token_is_for_the_stored_report(device, server, parties, task):
+    issuer = Issuer()
+    client = device()
+    with pytest.raises(PolicyError, match="There is no report to send"):
+        client.token_input(issuer.public)
+    client.report("bike")
+    token = issuer.token(client.token_input(issuer.public))
+    assert client.send(server.url, token=token) is State.DELIVERED
+    sent = parse_header(server.headers[0]["Authorization"].encode())
+    assert sent == token
+    assert issuer.public.verify(sent, task.id, server.bodies[0])
+    with pytest.raises(PolicyError, match="delivered"):
+        client.token_input(issuer.public)

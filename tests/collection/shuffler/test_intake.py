@@ -9,7 +9,10 @@ import pytest
 
 from shuffledp.collection.server import bodies
 from shuffledp.collection.shuffler.store.interface import StoreError
+from shuffledp.collection.wire import privacy_pass
+from shuffledp.collection.wire.privacy_pass import token_header
 from shuffledp.collection.wire.tokens import Credentials, authorization
+from tests.collection.test_privacy_pass import Issuer
 
 BINARY = "Host: x\r\nContent-Type: application/octet-stream\r\n"
 
@@ -312,6 +315,58 @@ class TestEnrolment:
         here = serve(enrolment=place.folder / "enrolment")
         self.tokens = [secrets.token_urlsafe(32)]
         check_problem(here.post(form, place.report(form), headers=self.bearer(0)), 403, "token-unknown")
+
+
+@pytest.fixture(scope="module")
+def issuer():
+    return Issuer()
+
+
+class TestIssuedTokens:
+    @pytest.fixture
+    def issued(self, place, serve, issuer):
+        form = place.task()
+        file = place.folder / "issuer.key"
+        file.write_bytes(issuer.public.key)
+        return form, serve(token_issuer="issuer.example", token_issuer_keys=(file,))
+
+    def test_a_token_is_for_its_report_alone(self, place, issued, issuer):
+        form, here = issued
+        body, other = place.report(form), place.report(form)
+        token = issuer.token(issuer.public.token_input(form.task_id, body))
+        headers = {"Authorization": token_header(token)}
+        check_problem(here.post(form, other, headers=headers), 403, "token-of-another-report")
+        assert here.post(form, body, headers=headers).status_code == 201
+        assert here.post(form, body, headers=headers).status_code == 200
+        check_problem(here.post(form, other, headers=headers), 403, "token-of-another-report")
+        assert here.shuffler.store.count(form.task_id) == 1
+
+    def test_without_a_token_the_challenge_is_shown(self, place, issued, issuer):
+        form, here = issued
+        answer = here.post(form, place.report(form))
+        check_problem(answer, 401, "token-missing")
+        assert answer.headers["www-authenticate"] == issuer.public.challenge_header(form.task_id)
+
+    def test_tokens_of_others(self, place, issued, issuer):
+        form, here = issued
+        body, stranger = place.report(form), Issuer()
+        unknown = stranger.token(stranger.public.token_input(form.task_id, body))
+        check_problem(here.post(form, body, headers={"Authorization": token_header(unknown)}), 403, "token-unknown")
+        forged = stranger.token(issuer.public.token_input(form.task_id, body))
+        check_problem(
+            here.post(form, body, headers={"Authorization": token_header(forged)}), 403, "token-of-another-report"
+        )
+        other_task = issuer.token(issuer.public.token_input(bytes(32), body))
+        check_problem(here.post(form, body, headers={"Authorization": token_header(other_task)}), 403, "token-unknown")
+        assert here.shuffler.store.count(form.task_id) == 0
+
+    def test_a_nonce_that_is_not_compared_would_be_noticed(self, place, issued, issuer, monkeypatch):
+        """The planted fault: with it, the token of one report pays for another."""
+        form, here = issued
+        body, other = place.report(form), place.report(form)
+        token = issuer.token(issuer.public.token_input(form.task_id, body))
+        monkeypatch.setattr(privacy_pass, "report_nonce", lambda _: token[2:34])
+        assert here.post(form, other, headers={"Authorization": token_header(token)}).status_code == 201
 
 
 def test_metrics_tell_nothing_of_a_user(place, serve):

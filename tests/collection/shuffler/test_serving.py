@@ -54,6 +54,7 @@ def test_check(place, shuffledp):
     [
         ({"colour": "red"}, 2, "'colour'"),
         ({"authors": ()}, 2, "authors"),
+        ({"token_issuer": "issuer.example"}, 2, "token_issuer and token_issuer_keys belong together"),
         ({"role": "both"}, 2, "role must be one of all, ingest, mixer, not 'both'"),
         ({"role": "mixer"}, 2, 'The role mixer needs a shared store: set store = "postgres"'),
         ({"role": "ingest"}, 2, "Missing settings of the shuffler: verifying_key; the role ingest needs them"),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from shuffledp.errors import DataError, ParameterError, PolicyError, RefusedErro
 from shuffledp.privacy.sampled_curves import SampledCurve
 from shuffledp.randomness import SYSTEM
 from shuffledp.shuffling import permute
+
+if TYPE_CHECKING:
+    from shuffledp.collection.wire.privacy_pass import TokenIssuer
 
 _MAX_DRAWS = 1000
 
@@ -88,12 +91,13 @@ class Client:
         self,
         server: str | Connection,
         *,
-        token: str | None = None,
+        token: str | bytes | None = None,
         patience: Patience | None = None,
         wait: Callable[[float], None] = time.sleep,
     ) -> State:
         """Deliver the stored report, the same bytes at every attempt; no effect if it was delivered.
 
+        ``token`` is an enrolment token, or as ``bytes`` a Privacy Pass token for the stored report.
         RefusedError if the server rejects it; if no later attempt can succeed, the state is final. UnreachableError if
         the server does not answer: the report stays stored for another call.
         """
@@ -115,6 +119,15 @@ class Client:
                 raise
             self._outbox.finish(self.task.id, State.DELIVERED)
         return State.DELIVERED
+
+    def token_input(self, issuer: TokenIssuer) -> bytes:
+        """What an issuer of Privacy Pass tokens has to sign blindly for the stored report.
+
+        The token is this and the signature; PolicyError if there is no report to send.
+        """
+        if self.state is not State.PENDING:
+            raise PolicyError(f"There is no report to send ({self.state.value}); a token is for one stored report.")
+        return issuer.token_input(self.task.id, self._stored())
 
     def _check_unreported(self) -> None:
         if self.state is not State.NONE:

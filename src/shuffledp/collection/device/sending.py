@@ -49,21 +49,22 @@ def deliver(
     path: str,
     report: bytes,
     *,
-    token: str | None = None,
+    token: str | bytes | None = None,
     version: int = 1,
     patience: Patience | None = None,
     wait: Callable[[float], None] = time.sleep,
 ) -> Answer:
     """Send a report until the server has stored it durably.
 
-    In ``version`` 2 of the wire format a token is bound to the report, and is not sent itself.
+    In ``version`` 2 of the wire format an enrolment token is bound to the report, and is not sent itself. A token of
+    type ``bytes`` is a Privacy Pass token for this report.
     RefusedError if the server rejects it, with ``final`` true if retries cannot succeed; UnreachableError if it does
     not answer or asks for too long a pause.
     """
     patience = patience or Patience()
     headers = {"Content-Type": "application/octet-stream", "User-Agent": "shuffledp"}
     if token is not None:
-        headers["Authorization"] = authorization(token, report, version)
+        headers["Authorization"] = _authorization(token, report, version)
     failure = ""
     for attempt in range(patience.attempts):
         requested = 0.0
@@ -91,6 +92,14 @@ def deliver(
     raise UnreachableError(
         f"The report could not be delivered to {connection.url} after {patience.attempts} {times}: {failure}"
     )
+
+
+def _authorization(token: str | bytes, report: bytes, version: int) -> str:
+    if isinstance(token, bytes):
+        from shuffledp.collection.wire.privacy_pass import token_header  # most devices do not need it
+
+        return token_header(token)
+    return authorization(token, report, version)
 
 
 def _refusal(answer: Answer) -> RefusedError:

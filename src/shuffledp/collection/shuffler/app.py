@@ -22,7 +22,7 @@ def create_app(shuffler: Shuffler) -> Starlette:
         shuffler.commit_queue,
         shuffler.rate,
         shuffler.metrics,
-        tokens=shuffler.tokens,
+        admissions=shuffler.admissions,
         full=shuffler.scheduler.full,
         clock=shuffler.clock,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
@@ -21,11 +20,10 @@ from shuffledp.collection.server.bodies import (
 )
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.responses import PreparedResponse, problem, version_of
+from shuffledp.collection.shuffler.admission import TOKEN_UNKNOWN, Admission, Admissions
 from shuffledp.collection.shuffler.commit_queue import CommitQueue
-from shuffledp.collection.shuffler.enrolment import TokenDirectory
 from shuffledp.collection.shuffler.store.interface import Incoming, ReportOutcome, StoreError
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
-from shuffledp.collection.wire.tokens import CHALLENGE, Credentials
 from shuffledp.errors import ParameterError
 
 UNKNOWN_TASK = problem(404, "unknown-task", "This shuffler does not serve that task.")
@@ -35,10 +33,6 @@ _STOPPING = problem(503, "stopping", "The server is shutting down; send the repo
 _OVERLOADED = problem(503, "overloaded", "Too many reports at once; send it again later.", retry_after=2)
 _NO_MEMORY = problem(503, "overloaded", "Too many reports at once; send it again later.", retry_after=2, close=True)
 _STORE_FAILS = problem(503, "store-fails", "The report could not be stored; send it again later.", retry_after=10)
-_CHALLENGE = {"WWW-Authenticate": CHALLENGE}
-_TOKEN_MISSING = problem(401, "token-missing", "This task requires an enrolment token.", headers=_CHALLENGE)
-_TOKEN_UNKNOWN = problem(403, "token-unknown", "This enrolment token is not valid for the task.")
-_TOKEN_MOVED = problem(403, "token-of-another-report", "This enrolment token authenticates another report.")
 _GONE = PreparedResponse(499)  # the sender disconnected: counted, but not sent
 
 _OUTCOMES = {
@@ -47,7 +41,7 @@ _OUTCOMES = {
     ReportOutcome.CONFLICT: problem(409, "conflict", "Another report with this id was accepted."),
     ReportOutcome.CLOSED: _CLOSED,
     ReportOutcome.FULL: problem(410, "full", "The round of this task is full."),
-    ReportOutcome.TOKEN_UNKNOWN: _TOKEN_UNKNOWN,
+    ReportOutcome.TOKEN_UNKNOWN: TOKEN_UNKNOWN,
     ReportOutcome.TOKEN_SPENT: problem(403, "token-spent", "This enrolment token was used for another report."),
     ReportOutcome.UNAVAILABLE: _STORE_FAILS,
 }
@@ -93,19 +87,6 @@ class _Limit:
         self.answer = problem(429, "over-the-rate", "Too many reports a second.", retry_after=rate.retry_after)
 
 
-class _Token(NamedTuple):
-    """The token of a request: what the request says, and the hash of the token, if it is known."""
-
-    credentials: Credentials
-    hashed: bytes | None
-
-    def refuse(self, report: bytes) -> PreparedResponse | None:
-        """The response to a report that this token does not allow, as far as can be told without the store."""
-        if self.hashed is None:
-            return _TOKEN_UNKNOWN
-        return None if self.credentials.authenticate(report, self.hashed) else _TOKEN_MOVED
-
-
 class ReportEndpoint:
     """The ASGI application for the reports of a task."""
 
@@ -117,12 +98,12 @@ class ReportEndpoint:
         rate: RateLimit,
         metrics: Metrics,
         *,
-        tokens: TokenDirectory | None,
+        admissions: Admissions,
         full: Callable[[ServedTask], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._tasks, self._memory, self._commit_queue = tasks, memory, commit_queue
-        self._tokens, self._clock = tokens, clock
+        self._admissions, self._clock = admissions, clock
         self._with_token, self._without_token = _Limit(rate), _Limit(rate.tenth())
         """Requests with invalid tokens have a limit of their own, and do not use up that of valid ones."""
         self._full = full
@@ -153,22 +134,16 @@ class ReportEndpoint:
         refusal = self._refuse_early(served)
         if refusal is not None:
             return refusal
-        token: _Token | None = None
-        limit = self._with_token
-        if self._tokens is not None:
-            credentials = Credentials.parse(header(scope, b"authorization"))
-            if credentials is None:
-                return _TOKEN_MISSING
-            hashed = self._tokens.find(served.name, credentials.id)
-            if hashed is None:  # another process may have read it already: the store decides
-                limit, hashed = self._without_token, credentials.hashed
-            token = _Token(credentials, hashed)
+        admission = self._admissions.examine(served, header(scope, b"authorization"))
+        if isinstance(admission, PreparedResponse):
+            return admission
+        limit = self._with_token if admission.is_known else self._without_token
         if not limit.rate.take():
             return limit.answer
         length = declared_length(scope)
         if length is not None and length > served.size:
             return _too_long(served)
-        return await self._take(served, receive, token)
+        return await self._take(served, receive, admission)
 
     def _refuse_early(self, served: ServedTask) -> PreparedResponse | None:
         """The response to a report that is refused before its body is read, or None."""
@@ -179,18 +154,18 @@ class ReportEndpoint:
             return _CLOSED
         return _NOT_OPEN if now < served.opens else None
 
-    async def _take(self, served: ServedTask, receive: Receive, token: _Token | None) -> PreparedResponse:
+    async def _take(self, served: ServedTask, receive: Receive, admission: Admission) -> PreparedResponse:
         """Read the report, check it, and wait until it is durable."""
         with self._memory.upload() as upload:
             try:
                 body = await upload.read(receive, served.size)
                 report_id = served.format.report_id(body)
-                refusal = None if token is None else token.refuse(body)
+                refusal = admission.refuse(body)
                 if refusal is not None:
                     return refusal
                 await upload.enter()
-                hashed = None if token is None else token.hashed
-                outcome = await self._commit_queue.submit(Incoming(served.id, report_id, body, hashed))
+                incoming = Incoming(served.id, report_id, body, admission.token_hash)
+                outcome = await self._commit_queue.submit(incoming)
             except MemoryLimitError:
                 return _OVERLOADED if upload.is_complete else _NO_MEMORY
             except TooLongError:

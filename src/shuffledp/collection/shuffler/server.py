@@ -15,6 +15,7 @@ from shuffledp.collection.server.round_keys import RoundKeyDirectory
 from shuffledp.collection.server.settings import read_secret
 from shuffledp.collection.server.task_directory import log_refused
 from shuffledp.collection.server.tls import check_certificate
+from shuffledp.collection.shuffler.admission import Admissions, Enrolled, Everybody, Issued
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.commit_queue import CommitQueue
 from shuffledp.collection.shuffler.delivery import Delivery
@@ -31,6 +32,7 @@ from shuffledp.collection.shuffler.tasks import ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds, tls_context
 from shuffledp.collection.wire.key_command import KeyReader
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
+from shuffledp.collection.wire.privacy_pass import TokenIssuer
 from shuffledp.errors import DataError, ParameterError
 
 _MEGABYTE = 1 << 20
@@ -62,6 +64,7 @@ class Shuffler(Server):
         if is_new and store is None:
             event("store-created", level=logging.WARNING)
         self.tokens = TokenDirectory(settings.enrolment) if settings.enrolment is not None else None
+        self.admissions = _admissions(settings, self.tokens)
         self.rate = RateLimit(settings.reports_per_second, settings.burst)
         self.memory = MemoryLimit(
             max_reports=settings.waiting_reports,
@@ -138,6 +141,7 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey | VerifyingKe
     if settings.round_keys is not None:
         check_directory(settings.round_keys)
     tasks = ShufflerTasks(settings.tasks, authors, _public(key))
+    _admissions(settings, None)
     if settings.enrolment is None:
         tasks.load()
     else:
@@ -145,6 +149,13 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey | VerifyingKe
         tokens = TokenDirectory(settings.enrolment)
         tasks.load(lambda served: tokens.load_new(served.name, lambda _: None))
     return key, tasks
+
+
+def _admissions(settings: ShufflerSettings, tokens: TokenDirectory | None) -> Admissions:
+    """Who may report, by the settings."""
+    if settings.token_issuer is not None:
+        return Issued([TokenIssuer.load(settings.token_issuer, path) for path in settings.token_issuer_keys])
+    return Everybody() if tokens is None else Enrolled(tokens)
 
 
 def _load_key(settings: ShufflerSettings) -> SigningKey | VerifyingKey:

@@ -55,6 +55,10 @@ class ShufflerSettings(ServerSettings):
     """Memory of SQLite for pages of all rounds together; collecting rounds share it equally."""
     enrolment: Path | None = None
     """A directory of ``TASK.tokens`` files, hashes of one-time tokens; if set, every report of every task needs one."""
+    token_issuer: str | None = None
+    """Host name of an issuer of Privacy Pass tokens (RFC 9578, type 2); if set, every report needs one."""
+    token_issuer_keys: tuple[Path, ...] = ()
+    """Public keys of the issuer; several while a new one replaces an old one."""
     origins: tuple[str, ...] = ()
     """Origins of web pages that may report, such as https://survey.example; requests of other pages get 403."""
     reports_per_second: float = 0.0
@@ -84,6 +88,7 @@ class ShufflerSettings(ServerSettings):
         needed = {"sqlite": self.store_folder, "postgres": self.store_dsn_file}.get(self.store)
         if needed is None or (self.store_folder and self.store_dsn_file):
             raise ParameterError(f"{_STORES}, and not both; got store = {self.store!r}.")
+        self._check_tokens()
         for origin in self.origins:
             _check_origin(origin)
         if not 0 <= self.reports_per_second < float("inf"):
@@ -94,6 +99,12 @@ class ShufflerSettings(ServerSettings):
             raise ParameterError(f"permutation_megabytes must be at least {_MIN_PERMUTATION_MEGABYTES}.")
         check_positive(self, "store_cache_megabytes")
         check_positive(self, "burst", "waiting_reports", "waiting_megabytes", "waiting_seconds", "delivery_seconds")
+
+    def _check_tokens(self) -> None:
+        if (self.token_issuer is None) != (not self.token_issuer_keys):
+            raise ParameterError("token_issuer and token_issuer_keys belong together.")
+        if self.token_issuer is not None and self.enrolment is not None:
+            raise ParameterError("A shuffler takes the tokens of enrolment or of token_issuer, not both.")
 
     def _check_role(self) -> None:
         """Refuse keys where they are not needed, and missing settings that the role needs."""
