@@ -336,6 +336,11 @@ class Protocol(ABC):
         """The probability with which an augmented shuffler keeps a report; it drops the others without reading them."""
         return Dyadic(1, 0)
 
+    @property
+    def mean_dummies(self) -> float:
+        """Expected number of messages that an augmented shuffler adds to one round; 0 for others."""
+        return 0.0
+
     def draw_dummies(self, *, source: RandomSource = SYSTEM) -> NDArray[Any]:  # noqa: ARG002
         """The messages that an augmented shuffler adds to one round, which it seals and mixes with those of users.
 

@@ -7,6 +7,7 @@ the state of each batch. Storing a manifest or a chunk is idempotent.
 from __future__ import annotations
 
 import errno
+import math
 import shutil
 import sqlite3
 import threading
@@ -92,7 +93,8 @@ class Batch:
 
 def max_manifest_bytes(task: Task) -> int:
     """Maximum length of a manifest in bytes, for chunks of at least 64 KiB or a small number of chunks."""
-    chunks = task.maximum_users * task.messages_per_report * task.sealed_size // _USUAL_CHUNK_BYTES + 1
+    messages = task.maximum_users * task.messages_per_report + 2 * math.ceil(task.protocol.mean_dummies)
+    chunks = messages * task.sealed_size // _USUAL_CHUNK_BYTES + 1
     return min(MAX_MANIFEST_BYTES, _OTHER_BYTES + _BYTES_PER_CHUNK * max(chunks, _FEW_CHUNKS))
 
 

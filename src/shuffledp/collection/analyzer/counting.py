@@ -6,14 +6,9 @@ affect the others.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -24,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffledp.collection.analyzer.duplicates import find_duplicates
-from shuffledp.collection.server.logs import configure_logs
+from shuffledp.collection.server.processes import available_cores, mapped, processes_with
 from shuffledp.collection.server.scheduling import ShutdownError
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.keys import SealingKey
@@ -38,7 +33,6 @@ OUTSIDE_DOMAIN = "outside-domain"
 REPEATED = "repeated"
 _MIN_PIECE_MESSAGES, _MAX_PIECE_MESSAGES = 1 << 12, 1 << 16
 _MIN_MESSAGES_FOR_PROCESSES = 20_000  # fewer are opened in less time than processes take to start
-_WAITING_PER_PROCESS = 3
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,7 @@ def count_messages(
     total = Counted(no_messages(task.protocol), 0, 0)
     copies = find_duplicates(pieces, task.sealed_size)
     pieces = [replace(piece, repeated=copies.get(number, b"")) for number, piece in enumerate(pieces)]
-    cores = processes or len(os.sched_getaffinity(0))
+    cores = processes or available_cores()
     few = sum(piece.messages for piece in pieces) < _MIN_MESSAGES_FOR_PROCESSES
     if pool is not None:
         counting = _in_pool(pool, pieces, cores)
@@ -146,53 +140,30 @@ def _in_this_process(task: Task, key: SealingKey, pieces: Iterable[Piece]) -> It
         yield reader.count(piece)
 
 
-def _in_new_processes(task: Task, key: SealingKey, pieces: Iterable[Piece], cores: int) -> Iterator[Counted]:
-    with opening_processes(task, key, cores) as pool:
-        yield from _in_pool(pool, pieces, cores)
+def _in_new_processes(task: Task, key: SealingKey, pieces: Iterable[Piece], count: int) -> Iterator[Counted]:
+    with opening_processes(task, key, count) as pool:
+        yield from _in_pool(pool, pieces, count)
 
 
-def _in_pool(pool: ProcessPoolExecutor, pieces: Iterable[Piece], cores: int) -> Iterator[Counted]:
-    """The results of the pieces; few are submitted at a time, so that memory stays bounded."""
-    waiting: deque[Future[_PackedCounts]] = deque()
-    for piece in pieces:
-        waiting.append(pool.submit(_count_in_process, piece))
-        if len(waiting) >= _WAITING_PER_PROCESS * cores:
-            yield waiting.popleft().result().unpacked()
-    while waiting:
-        yield waiting.popleft().result().unpacked()
+def _in_pool(pool: ProcessPoolExecutor, pieces: Iterable[Piece], count: int) -> Iterator[Counted]:
+    for packed in mapped(pool, _count_in_process, pieces, count):
+        yield packed.unpacked()
 
 
 @contextmanager
-def opening_processes(task: Task, key: SealingKey, cores: int) -> Iterator[ProcessPoolExecutor]:
+def opening_processes(task: Task, key: SealingKey, count: int) -> Iterator[ProcessPoolExecutor]:
     """New processes that have the key; they end with this process, however it ends."""
     parameters = (to_document(task.protocol), task.id, task.message_size, task.sealed_size, task.version)
-    pool = ProcessPoolExecutor(
-        cores, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(key.secret, *parameters)
-    )
-    try:
+    with processes_with(_begin, key.secret, *parameters, count=count) as pool:
         yield pool
-    except BrokenProcessPool:
-        raise DataError("A process that opens messages ended unexpectedly; there may be too little memory.") from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _begin(
     secret: bytes, document: dict[str, Any], task_id: bytes, message_size: int, sealed_size: int, version: int
 ) -> None:
-    """Initialize a new process for the pieces of one task; it ends when the analyzer has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the analyzer shuts the pool down
-    configure_logs()  # warnings included
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    """Initialize a new process for the pieces of one task."""
     opener = Opener(SealingKey(secret), task_id, message_size, version)
     _process_reader.append(Reader(from_document(document), opener, sealed_size))
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 _process_reader: list[Reader] = []

@@ -23,6 +23,12 @@ from shuffledp.messages import Messages, Tally
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.strings.protocol import StringsProtocol
 
+SHUFFLER_LEARNS = (
+    "The shuffler added dummies and knows how many: from this publication it learns the counts without that noise, but "
+    "not who holds which value."
+)
+"""The caveat of every release of an augmented protocol."""
+
 
 class NotReleasedError(ShuffledpError):
     """The round cannot be released, for the reason in the message."""
@@ -73,7 +79,7 @@ def estimate_round(task: Task, counted: Counted, reports: int, *, proceed: Calla
     ``proceed`` is called from time to time during a long search for strings; an exception of it ends the search.
     """
     protocol = task.protocol
-    users = _users(task, counted, reports)
+    users = _users_of_augmented(counted, reports) if protocol.trust == "augmented" else _users(task, counted, reports)
     if users < task.minimum_users:
         raise NotReleasedError(
             f"The messages that could be counted come from at most {users:,} of {reports:,} users; the guarantee "
@@ -89,6 +95,8 @@ def estimate_round(task: Task, counted: Counted, reports: int, *, proceed: Calla
     except (ParameterError, BelowMinimumError) as error:
         raise NotReleasedError(f"There is no estimate for these messages. {error}") from None
     caveats = (*estimate.caveats, *_caveats(counted, reports, users))
+    if protocol.trust == "augmented":
+        caveats = (*caveats, SHUFFLER_LEARNS)
     return Result(task, reports, counted, replace(estimate, guarantee=task.guarantee, caveats=caveats))
 
 
@@ -107,8 +115,18 @@ def _users(task: Task, counted: Counted, reports: int) -> int:
     return reports if bound is None else min(reports, bound)
 
 
+def _users_of_augmented(counted: Counted, reports: int) -> int:
+    """The number of users whose messages were counted or left out of the shuffler's sample.
+
+    Every report has one message. The shuffler's own are valid, so each rejected or empty message is one user's.
+    """
+    return reports - counted.total_rejected - counted.dummies
+
+
 def _completed(protocol: Protocol, counted: Counted, users: int) -> Tally:
     """The tally as one of ``users`` users: incomplete reports are filled with zeros, categories capped at ``users``."""
+    if protocol.trust == "augmented":
+        return Tally(counted.tally.counts, users, released=True)
     tally, constant = counted.tally, protocol.constant_messages
     missing = 0 if constant is None else users * constant - counted.messages
     if missing > 0:

@@ -242,8 +242,17 @@ def _budget(result: Result, entry: Entry) -> str:
 
 def _made(result: Result) -> str:
     task = result.task
+    taken = (
+        f"Reports were taken from {task.opens:%Y-%m-%d %H:%M} UTC until {task.closes:%Y-%m-%d %H:%M} UTC at the latest."
+    )
+    if task.protocol.trust == "augmented":
+        sampled = "kept a random sample of them, and " if task.protocol.shuffler_keeps.fraction < 1 else ""
+        return (
+            f"{taken} {result.reports:,} devices sent their values sealed. A shuffler that could not read them "
+            f"{sampled}added sealed dummies with the protocol {task.protocol.name} (trust: augmented) and shuffled all "
+            "messages; then they were opened and counted."
+        )
     return (
-        f"Reports were taken from {task.opens:%Y-%m-%d %H:%M} UTC until {task.closes:%Y-%m-%d %H:%M} UTC at the "
-        f"latest. {result.reports:,} devices randomized their values with the protocol {task.protocol.name} and sent "
-        f"them sealed. A shuffler that could not read them shuffled all messages; then they were opened and counted."
+        f"{taken} {result.reports:,} devices randomized their values with the protocol {task.protocol.name} and sent "
+        "them sealed. A shuffler that could not read them shuffled all messages; then they were opened and counted."
     )

@@ -16,10 +16,13 @@ class Policy:
     max_epsilon: float = 1.0
     max_delta: float = 1e-5
     min_users: int = 100
-    """Minimum number of honest users among whom a report is hidden; ignored for local protocols."""
+    """Minimum number of honest users among whom a report is hidden; ignored for local and augmented protocols, which do
+    not need any."""
     max_messages: int = 1 << 16
     """Maximum messages of one report: sealing each takes time."""
     max_report_bytes: int = 1 << 24
+    allow_augmented: bool = False
+    """Whether the device reports to tasks of the trust ``augmented``, in which all noise comes from the shuffler."""
 
     def __post_init__(self) -> None:
         counts = (self.min_users, self.max_messages, self.max_report_bytes)
@@ -40,6 +43,12 @@ class Policy:
                 bytes=size,
             )
         guarantee = task.guarantee
+        if guarantee.trust == "augmented" and not self.allow_augmented:
+            raise PolicyError(
+                "This task trusts the shuffler to add all noise (trust: augmented), which this device does not allow; "
+                "its owner can allow it.",
+                trust=guarantee.trust,
+            )
         achieved = guarantee.delta_at(self.max_epsilon)
         if not achieved <= self.max_delta:
             raise PolicyError(
@@ -49,7 +58,7 @@ class Policy:
                 epsilon=guarantee.epsilon,
                 delta=achieved,
             )
-        if guarantee.trust != "local" and guarantee.honest_users < self.min_users:
+        if guarantee.trust not in ("local", "augmented") and guarantee.honest_users < self.min_users:
             raise PolicyError(
                 f"The task hides a report among {guarantee.honest_users:,} honest users; this device requires "
                 f"{self.min_users:,}.",

@@ -7,15 +7,18 @@ delivered. Leftovers of a killed process are removed by the next one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.round_keys import RoundKeyDirectory
 from shuffledp.collection.server.scheduling import ShutdownError
+from shuffledp.collection.shuffler.dummies import kept_reports, sealed_dummies
 from shuffledp.collection.shuffler.store.interface import RoundState, Store, StoreError
 from shuffledp.collection.shuffler.tasks import ServedTask
+from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import HEADER_SIZE, HopCounts, Manifest, digest
 from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.collection.wire.outer_seal import ReportOpener
@@ -44,6 +47,49 @@ class ShuffledBatch:
         if digest(content) != self.manifest.chunks[index]:
             raise OSError(f"{self.file} is damaged: chunk {index:,} does not have the hash in the manifest")
         return content
+
+
+@dataclass
+class _Mixture:
+    """What goes into a batch: the messages of stored reports, opened as they are read, and dummies of the shuffler."""
+
+    task: Task
+    open_report: Callable[[bytes], bytes | memoryview | None]
+    """The sealed messages of a stored report; None if its outer seal does not open."""
+    proceed: Callable[[], None]
+    """Called between blocks; an exception of it ends the work."""
+    reports: int = 0
+    """Reports that opened, also those that an augmented shuffler leaves out of its sample."""
+    unopenable: int = 0
+    size: int = 0
+    """Bytes of all blocks."""
+
+    def blocks(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
+        """The sealed messages in blocks; dummies are drawn last, and only if there are enough reports."""
+        self.reports = self.unopenable = self.size = 0
+        for block in chain(self._messages(bodies), self._dummies()):
+            self.proceed()
+            self.size += len(block)
+            yield block
+
+    def _messages(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
+        block, kept = bytearray(), kept_reports(self.task)
+        for body in bodies:
+            records = self.open_report(body)
+            if records is None:
+                self.unopenable += 1
+                continue
+            self.reports += 1
+            if next(kept):
+                block += records
+            if len(block) >= _BLOCK_BYTES:
+                yield bytes(block)
+                block.clear()
+        yield bytes(block)
+
+    def _dummies(self) -> Iterator[bytes]:
+        if self.reports >= self.task.minimum_users:
+            yield from sealed_dummies(self.task)
 
 
 @dataclass(frozen=True)
@@ -77,7 +123,11 @@ class RoundShuffler:
             if batch is None:
                 return self._destroy(served)
             self.store.advance(served.id, RoundState.SHUFFLED, batch.signed)
-            event("shuffled", task=served.name, reports=batch.manifest.reports, messages=batch.manifest.messages)
+            is_augmented = (
+                served.task.protocol.trust == "augmented"
+            )  # then messages would tell how many dummies it drew
+            messages = {} if is_augmented else {"messages": batch.manifest.messages}
+            event("shuffled", task=served.name, reports=batch.manifest.reports, **messages)
             counts = batch.manifest.counts
             if counts is not None and counts.unopenable:
                 event("unopenable", level=logging.WARNING, task=served.name, reports=counts.unopenable)
@@ -115,32 +165,17 @@ class RoundShuffler:
     def _permute(self, served: ServedTask) -> ShuffledBatch | None:
         """The batch of all messages in uniformly random order; None if there are too few reports."""
         permuted = self.work / f"{served.name}.shuffled"
-        open_report = self._opener(served)
-        reports = unopenable = 0
-
-        def blocks() -> Iterator[bytes]:
-            nonlocal reports, unopenable
-            block = bytearray()
-            for body in self.store.reports(served.id):
-                records = open_report(body)
-                if records is None:
-                    unopenable += 1
-                    continue
-                reports += 1
-                block += records
-                if len(block) >= _BLOCK_BYTES:
-                    self._check_stopping()
-                    yield bytes(block)
-                    block.clear()
-            yield bytes(block)
-
-        size, per_report = served.format.sealed_size, served.format.messages
-        messages = permute_file(blocks(), size, permuted, scratch=self.work, memory=self.memory)
-        if messages != reports * per_report:
-            raise StoreError(f"{reports:,} reports of {per_report:,} messages cannot be {messages:,} messages.")
-        if reports < served.task.minimum_users:
-            return None
-        manifest = self._describe(served, permuted, reports, messages, unopenable)
+        mixture = _Mixture(served.task, self._opener(served), self._check_stopping)
+        size = served.format.sealed_size
+        messages = 0
+        while not messages:  # an augmented shuffler may drop all reports and draw no dummy, whatever the values are
+            blocks = mixture.blocks(self.store.reports(served.id))
+            messages = permute_file(blocks, size, permuted, scratch=self.work, memory=self.memory)
+            if mixture.reports < served.task.minimum_users:
+                return None
+        if messages * size != mixture.size:
+            raise StoreError(f"{messages:,} messages of {size:,} bytes cannot have {mixture.size:,} bytes.")
+        manifest = self._describe(served, permuted, messages, mixture)
         signed = manifest.signed(self.key)
         file = self._batch_file(served, signed)
         permuted.rename(file)
@@ -154,7 +189,7 @@ class RoundShuffler:
         key = self.round_keys.load(served.round_key)
         return ReportOpener(key, header_size=HEADER_SIZE, report_size=served.format.size).open
 
-    def _describe(self, served: ServedTask, file: Path, reports: int, messages: int, unopenable: int) -> Manifest:
+    def _describe(self, served: ServedTask, file: Path, messages: int, mixture: _Mixture) -> Manifest:
         """The manifest of a file of permuted messages."""
         size = served.format.sealed_size
         records = max(1, _CHUNK_BYTES // size, -(-messages // _MAX_CHUNKS))
@@ -163,8 +198,8 @@ class RoundShuffler:
             while chunk := content.read(records * size):
                 self._check_stopping()
                 hashes.append(digest(chunk))
-        counts = None if served.round_key is None else HopCounts(unopenable=unopenable)
-        manifest = Manifest(served.id, reports, messages, size, records, tuple(hashes), counts)
+        counts = None if served.round_key is None else HopCounts(unopenable=mixture.unopenable)
+        manifest = Manifest(served.id, mixture.reports, messages, size, records, tuple(hashes), counts)
         manifest.check_task(served.task)
         return manifest
 

@@ -62,6 +62,8 @@ _MAX_USERS = 10**9
 _FIRST_TIME, _LAST_TIME = datetime(1000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 MAX_DRAWS_PER_REPORT = 1 << 24
 """A device refuses a task whose reports take more random draws than this on average."""
+MAX_DUMMIES_PER_ROUND = 1 << 24
+"""A task whose shuffler would add more dummies than this on average is refused; sealing one takes about 80 us."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,11 @@ class Task:
 
     def __post_init__(self) -> None:
         if self.protocol.trust == "augmented":
+            self._check_augmented()
+        elif self.protocol.released_only:
             raise ParameterError(
-                f"{self.protocol.name} needs a shuffler that adds dummies, which the servers do not have yet; "
-                "choose a shuffled or local protocol."
-            )
-        if self.protocol.released_only:
-            raise ParameterError(
-                f"{self.protocol.name} requires a trusted party; a collection needs a shuffled or local protocol."
+                f"{self.protocol.name} requires a trusted party; a collection needs a shuffled, augmented or local "
+                "protocol."
             )
         is_pure = self.wire is not None and self.delta == 0
         check_target(self.epsilon, LEAST_DELTA if is_pure else self.delta)
@@ -135,6 +135,20 @@ class Task:
                 reason="inconsistent",
             )
 
+    def _check_augmented(self) -> None:
+        """Refuse what a shuffler that adds dummies cannot carry out: other versions, carriers, too many dummies."""
+        if self.wire is None or self.wire.carriers is not None:
+            raise ParameterError(
+                f"{self.protocol.name} needs a shuffler that adds dummies: a task of wire version 2, with a round key "
+                "of the shuffler and without carriers."
+            )
+        if not self.protocol.mean_dummies <= MAX_DUMMIES_PER_ROUND:
+            raise ParameterError(
+                f"The shuffler would add about {self.protocol.mean_dummies:.3g} dummies to the round, and seals at "
+                f"most {MAX_DUMMIES_PER_ROUND:,}; use fewer categories or a larger epsilon.",
+                dummies=self.protocol.mean_dummies,
+            )
+
     def _check_wire(self, wire: WireVersion2) -> None:
         """Refuse further fields of version 2 that contradict the others."""
         if wire.shufflers[-1].signing != self.shuffler:
@@ -167,10 +181,11 @@ class Task:
         The margin is for rounding differences: other machines recompute the guarantee and must accept it.
         """
         protocol, cap = padded_protocol(kind, settings, epsilon=epsilon, delta=delta, maximum_users=maximum_users)
+        is_pure = protocol.trust == "augmented" and protocol.target.delta == 0
         return cls(
             protocol=protocol,
             epsilon=epsilon,
-            delta=delta,
+            delta=0.0 if is_pure else delta,
             maximum_users=maximum_users,
             messages_per_report=cap,
             **fields,
@@ -370,14 +385,19 @@ def padded_protocol(
 
 def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:
     """Calibrate for slightly less than the target, to allow for rounding; the protocol claims the target itself."""
-    check_target(epsilon, delta)
-    if kind.trust == "local":  # the margin is on epsilon, since there is no delta
-        protocol = kind.calibrate(epsilon=epsilon * (1 - _TOLERANCE), delta=delta, **settings)
-        return replace(protocol, target=replace(protocol.target, epsilon=float(epsilon)))
-    protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _TOLERANCE), **settings)
-    if protocol.target.delta == 0.0:
-        return protocol
-    return replace(protocol, target=replace(protocol.target, delta=delta))
+    positive_delta = LEAST_DELTA if delta == 0 else delta
+    check_target(epsilon, positive_delta)
+    if kind.trust != "local" and delta > 0:
+        protocol = kind.calibrate(epsilon=epsilon, delta=delta * (1 - _TOLERANCE), **settings)
+        if protocol.target.delta > 0:
+            return replace(protocol, target=replace(protocol.target, delta=delta))
+        if protocol.trust != "augmented":
+            return protocol
+    # without a delta the margin is on epsilon
+    protocol = kind.calibrate(epsilon=epsilon * (1 - _TOLERANCE), delta=positive_delta, **settings)
+    if delta == 0 and protocol.target.delta > 0:
+        raise ParameterError(f"{protocol.name} does not have pure privacy; give a delta above 0.")
+    return replace(protocol, target=replace(protocol.target, epsilon=float(epsilon)))
 
 
 def _check_drawable(protocol: Protocol) -> None:

@@ -183,8 +183,14 @@ class Manifest:
             raise ParameterError(f"More reports than the {task.maximum_users:,} of the task cannot have been stored.")
 
     def _has_messages_of(self, task: Task) -> bool:
-        """Whether the number of messages follows from the number of reports, as the task says."""
+        """Whether the number of messages follows from the number of reports, as the task says.
+
+        An augmented shuffler adds dummies, and leaves reports out only if it samples them.
+        """
         carriers = 0 if self.counts is None else self.counts.carriers
+        if task.protocol.trust == "augmented":
+            samples = task.protocol.shuffler_keeps.fraction < 1
+            return carriers == 0 and (samples or self.messages >= self.reports * task.messages_per_report)
         return carriers == 0 and self.messages == self.reports * task.messages_per_report
 
     def to_document(self) -> dict[str, Any]:
