@@ -110,7 +110,7 @@ class PlannerApp:
         """Compute everything that the page shows."""
         with suppress(InfeasibleError):  # the page says why there is no plan
             plans = await self.planner.plans(query)
-            collected = (self.planner.collected(query, plan) for plan in plans if not plan.protocol.released_only)
+            collected = (self.planner.collected(query, plan) for plan in plans if not plan.protocol.needs_trusted_party)
             await asyncio.gather(self.planner.account(query, choose(plans, query)), *collected)
 
     def _too_long(self, query: Query) -> str:

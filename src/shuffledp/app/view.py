@@ -135,7 +135,7 @@ def _row(plan: Plan, cached: CachedResults, chosen: Plan) -> dict[str, Any]:
         moved = "anything" if math.isinf(collected.moved) else error_of(collected.moved)
         collection = [f"{collected.messages:,}", f"{collected.report_bytes:,}", moved]
     else:
-        collection = [_PENDING if collected is None and not plan.protocol.released_only else "none"] * 3
+        collection = [_PENDING if collected is None and not plan.protocol.needs_trusted_party else "none"] * 3
     return {
         "id": plan_id(plan),
         "protocol": plan.protocol.name,

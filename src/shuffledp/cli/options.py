@@ -314,6 +314,13 @@ _MAX_MESSAGES = typer.Option(
 )
 MaxMessagesOption = Annotated[int, _MAX_MESSAGES]
 OptionalMaxMessagesOption = Annotated[int | None, _MAX_MESSAGES]
+AllowAugmentedOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-augmented",
+        help="Also report to tasks that trust the shuffler to add all noise (trust augmented).",
+    ),
+]
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Settings: a TOML file with a table [shuffler] or [analyzer]."),
@@ -434,6 +441,7 @@ class PolicyOptions:
     max_delta: MaxDeltaOption = 1e-5
     min_users: MinUsersOption = 100
     max_messages: MaxMessagesOption = 65_536
+    allow_augmented: AllowAugmentedOption = False
 
     def policy(self) -> Policy:
         """The options, checked."""

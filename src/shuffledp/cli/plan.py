@@ -265,7 +265,7 @@ def _why_too_long(cost: CollectionCost, options: PlanOptions) -> str:
 
 def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
     """The plans that can be collected, ranked by what that costs, and the reasons of the others."""
-    from shuffledp.collection.task.costs import CollectionCost, collection_cost, ranked_by_cost
+    from shuffledp.collection.task.costs import CollectionCost, collection_cost, ranked_by_cost, sealing_time
 
     costs: dict[int, CollectionCost | str] = {}
     for position, candidate in enumerate(plans):
@@ -315,6 +315,12 @@ def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
         "those of every report, padded and sealed. Errors within 10% count as equal; of these, the fewest bytes come "
         "first."
     )
+    for candidate, cost in ranked:
+        if cost.dummies:
+            say(
+                f"{candidate.protocol.name}: the shuffler also seals about {cost.dummies:,.0f} dummies in every round, "
+                f"which takes one core {sealing_time(cost.dummies)}."
+            )
     for candidate, reason in refused:
         say(f"Not collected: {candidate.protocol.name} ({candidate.variant}): {reason.rstrip('.')}.")
     say(ranked[0][0].composed.sentence())

@@ -67,6 +67,13 @@ task_app = typer.Typer(help="Signed tasks: create, show and verify them.", no_ar
 TaskArgument = Annotated[Path, typer.Argument(metavar="TASK", help="A file with a signed task.")]
 
 
+class TrustName(StrEnum):
+    """Whom a task trusts."""
+
+    SHUFFLED = "shuffled"
+    AUGMENTED = "augmented"
+
+
 class QuestionName(StrEnum):
     """What is asked of the users."""
 
@@ -109,6 +116,14 @@ class ProtocolOptions:
         ),
     ]
     protocol: ProtocolOption = BEST
+    trust: Annotated[
+        TrustName,
+        typer.Option(
+            "--trust",
+            metavar="NAME",
+            help="shuffled, or augmented: the shuffler also adds the noise, as sealed dummies; needs --round-key.",
+        ),
+    ] = TrustName.SHUFFLED
     max_messages: Annotated[
         int,
         typer.Option(
@@ -191,6 +206,8 @@ def create_task(
 
     if check_writable(out).exists():
         raise OutputError(f"{out} exists; a task never overwrites a file, which may be a key. Name another.")
+    if protocol.trust is TrustName.AUGMENTED and keys.round_key is None:
+        raise ParameterError("Tasks of the trust augmented have wire version 2: give the shuffler's --round-key.")
     chosen_question = _question(question.value, protocol.users, domain)
     signing, shuffler = read_signing_key(keys.author), read_verifying_key(keys.shuffler)
     wire = None
@@ -307,10 +324,21 @@ def _candidates(
     question: Question, options: ProtocolOptions, maximum_users: int
 ) -> Iterator[tuple[type[Protocol], dict[str, Any]]]:
     """Protocols and their calibration options, ranked by what a collection costs, without fragile ones."""
-    from shuffledp.protocols.registry import find
+    from shuffledp.protocols.registry import PROTOCOLS, find
 
     if options.protocol != BEST:
-        yield find(question.question, options.protocol), {}
+        kind = find(question.question, options.protocol)
+        if (kind.trust == "augmented") != (options.trust is TrustName.AUGMENTED):
+            needed = "augmented" if kind.trust == "augmented" else "shuffled"
+            raise ParameterError(
+                f"{kind.name} has the trust {kind.trust}, not {options.trust.value}; give --trust {needed} or another "
+                "protocol."
+            )
+        yield kind, {}
+        return
+    if options.delta == 0 and options.trust is TrustName.AUGMENTED:  # plans need a delta
+        kinds = PROTOCOLS[question.question].values()
+        yield from ((kind, {}) for kind in kinds if kind.trust == "augmented")
         return
     for candidate in _ranked(question, options, maximum_users):
         if not candidate.protocol.fragile:
@@ -356,7 +384,13 @@ def _plans(question: Question, options: ProtocolOptions) -> list[Plan]:
     """Plans to choose from, lowest error first."""
     from shuffledp.planning import plan
 
-    plans = plan(question, epsilon=options.epsilon, delta=options.delta, honest_fraction=options.honest_fraction)
+    plans = plan(
+        question,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        honest_fraction=options.honest_fraction,
+        trust=options.trust.value,
+    )
     return [candidate for candidate in plans.plans if not candidate.reference]
 
 
@@ -395,9 +429,11 @@ def verify_task(
         min_users=1 if min_users is None else min_users,
         max_messages=verified.messages_per_report if max_messages is None else max_messages,
         max_report_bytes=1 << 62,
+        allow_augmented=True,
     ).check(verified)
     guarantee = verified.guarantee
-    achieved = {"epsilon": guarantee.epsilon_at(verified.delta), "delta": guarantee.delta_at(verified.epsilon)}
+    epsilon = guarantee.epsilon_at(verified.delta) if verified.delta > 0 else guarantee.pure_epsilon
+    achieved = {"epsilon": epsilon, "delta": guarantee.delta_at(verified.epsilon)}
     if as_json:
         print_json(
             {
@@ -425,12 +461,23 @@ def verify_task(
 def _show(task: Task, author: str, as_json: bool) -> None:
     if as_json:
         warnings = list(_warnings(task))
-        print_json({"id": task.id.hex(), "author": author, "task": task.to_document(), "warnings": warnings})
+        print_json(
+            {
+                "id": task.id.hex(),
+                "author": author,
+                "trust": task.protocol.trust,
+                "dummies_per_round": task.protocol.mean_dummies,
+                "task": task.to_document(),
+                "warnings": warnings,
+            }
+        )
         note_warnings(warnings)
         return
+    from shuffledp.collection.task.costs import sealing_time
     from shuffledp.collection.wire.formats import ReportFormat
 
-    guarantee = task.protocol.guarantee
+    guarantee, dummies = task.protocol.guarantee, task.protocol.mean_dummies
+    honest = "none of them needs to be" if guarantee.trust == "augmented" else f"{guarantee.honest_users:,} of them"
     local = guarantee.local_epsilon
     size = ReportFormat.of(task).size
     rows = [
@@ -441,7 +488,7 @@ def _show(task: Task, author: str, as_json: bool) -> None:
         ("protocol", f"{task.protocol.question}/{task.protocol.name}"),
         ("claim", f"epsilon = {task.epsilon:g}, delta = {task.delta:g}"),
         ("if colluding", f"epsilon = {local:.4g} remains" if math.isfinite(local) else "no guarantee"),
-        ("users", f"{task.minimum_users:,} to {task.maximum_users:,}, {guarantee.honest_users:,} of them honest"),
+        ("users", f"{task.minimum_users:,} to {task.maximum_users:,}, {honest} honest"),
         ("open", f"{task.opens:%Y-%m-%d %H:%M:%S} to {task.closes:%Y-%m-%d %H:%M:%S} UTC"),
         ("report", f"{task.messages_per_report:,} messages, {size:,} bytes"),
         ("analyzer's key", task.analyzer.id),
@@ -450,6 +497,11 @@ def _show(task: Task, author: str, as_json: bool) -> None:
     if task.wire is not None:
         hops = ", ".join(keys.sealing.id for keys in task.wire.shufflers)
         rows += [("wire version", "2, with an outer seal"), ("round key", hops)]
+    if guarantee.trust == "augmented":
+        rows += [
+            ("trust", "augmented: the shuffler adds all noise, and learns the counts from the published estimate"),
+            ("dummies", f"about {dummies:,.0f} per round, which take the shuffler {sealing_time(dummies)} to seal"),
+        ]
     say(plain(f"{task.name}: {task.description}" if task.description else task.name))
     print_list([(label, plain(content)) for label, content in rows])
     note_warnings(_warnings(task))

@@ -114,7 +114,13 @@ class Guarantee:
 
     def epsilon_at(self, delta: float) -> float:
         """Upper bound on the least epsilon that holds with this delta; infinite if none does."""
+        check_delta(delta)
         return least_epsilon(self.curve, delta)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """Upper bound on the least epsilon that holds with delta = 0; infinite if none does."""
+        return least_epsilon(self.curve, 0.0)
 
     @property
     def least_delta(self) -> float:
@@ -308,7 +314,7 @@ def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]
 
 def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
     """The least epsilon with curve.delta_at(epsilon) <= delta, rounded up to nine digits; infinite if none."""
-    check_delta(delta)
+    check_delta(delta, allow_zero=True)
     if as_delta(curve.delta_at(0.0)) <= delta:
         return 0.0
     excess = partial(_excess, curve, delta)
@@ -330,6 +336,8 @@ def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
 def _excess(curve: PrivacyCurve, delta: float, epsilon: float) -> float:
     """ln(curve.delta_at(epsilon) / delta): above 0 if and only if the delta of the curve is larger."""
     achieved = as_delta(curve.delta_at(epsilon))
+    if delta == 0:
+        return math.inf if achieved > 0 else -math.inf
     difference = math.log(achieved) - math.log(delta) if achieved > 0 else -math.inf
     return max(difference, 1e-300) if achieved > delta else min(difference, 0.0)  # rounding must not decide
 

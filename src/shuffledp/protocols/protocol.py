@@ -215,6 +215,11 @@ class Protocol(ABC):
         return self.trust in ("central", "augmented") or self.trusts_shuffler
 
     @property
+    def needs_trusted_party(self) -> bool:
+        """Whether a party must read values of users, so that the protocol cannot be collected."""
+        return self.released_only and self.trust != "augmented"
+
+    @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
         """The privacy of one release."""

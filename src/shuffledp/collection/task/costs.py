@@ -9,12 +9,14 @@ from typing import Any
 
 from shuffledp.collection.task.task import padded_protocol
 from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.outer_seal import OUTER_SIZE
 from shuffledp.collection.wire.sealing import sealed_size
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.planning import Plan, Question
 
 MAXIMUM_PER_MINIMUM = 10
 """By default, the maximum number of users of a task is this many times the minimum."""
+_SEAL_SECONDS = 80e-6  # that one core takes for a message, about
 EQUAL_ERRORS = 1.1
 """Errors that differ by less than this factor are treated as equal when plans are ranked by their cost."""
 
@@ -29,6 +31,8 @@ class CollectionCost:
     """Bytes of every report, sealed."""
     moved: float
     """The largest difference that one report can make to an estimate; infinite if it is unbounded."""
+    dummies: float = 0.0
+    """Expected number of dummies that an augmented shuffler seals in every round."""
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form; an infinite influence becomes null."""
@@ -36,7 +40,14 @@ class CollectionCost:
             "messages_per_report": self.messages,
             "bytes_per_report": self.report_bytes,
             "moved_by_one_report": self.moved if math.isfinite(self.moved) else None,
+            "dummies_per_round": self.dummies,
         }
+
+
+def sealing_time(dummies: float) -> str:
+    """About how long one core takes to seal the dummies of a shuffler, in words."""
+    seconds = dummies * _SEAL_SECONDS
+    return "less than a second" if seconds < 1 else f"about {seconds:,.0f} s"
 
 
 def collection_cost(
@@ -52,9 +63,7 @@ def collection_cost(
     Every report is padded to the same number of messages for a round of at most ``maximum_users`` users.
     """
     protocol = plan.protocol
-    if protocol.trust == "augmented":
-        return "It needs a shuffler that adds dummies, which the servers do not have yet."
-    if protocol.released_only:
+    if protocol.needs_trusted_party:
         return "It needs a trusted party, so it cannot be collected."
     settings = {
         **question.settings(),
@@ -74,7 +83,10 @@ def collection_cost(
     except (ParameterError, InfeasibleError, ConditionError) as error:
         return str(error)
     size = ReportFormat(bytes(32), messages, sealed_size(int(padded.message_format.size))).size
-    return CollectionCost(messages, size, moved / question.users if question.name == "mean" else moved)
+    if padded.trust == "augmented":
+        size += OUTER_SIZE  # its tasks have wire version 2
+    moved = moved / question.users if question.name == "mean" else moved
+    return CollectionCost(messages, size, moved, padded.mean_dummies)
 
 
 def ranked_by_cost(costs: Iterable[tuple[Plan, CollectionCost]]) -> list[tuple[Plan, CollectionCost]]:

@@ -96,7 +96,7 @@ class Task:
     def __post_init__(self) -> None:
         if self.protocol.trust == "augmented":
             self._check_augmented()
-        elif self.protocol.released_only:
+        elif self.protocol.needs_trusted_party:
             raise ParameterError(
                 f"{self.protocol.name} requires a trusted party; a collection needs a shuffled, augmented or local "
                 "protocol."
