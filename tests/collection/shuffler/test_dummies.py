@@ -194,9 +194,10 @@ def served_round(place, parties, keys):
 
 
 def test_nobody_is_told_how_many_dummies_there_are(
-    place, parties, serve, keys, served_round, until, monkeypatch, capfd
+    place, parties, serve, keys, served_round, until, monkeypatch, caplog
 ):
     """Not in logs, metrics, the operator's page, files that are left; the manifest has only the sum of all messages."""
+    caplog.set_level("INFO")
     task, form, reports = served_round("histogram/shuffler-laplace", [0] * 20)
     counts = np.array([1103, 1109, 1117, 1123])
     monkeypatch.setattr(type(task.protocol), "draw_dummy_counts", lambda self, source: counts)
@@ -205,7 +206,8 @@ def test_nobody_is_told_how_many_dummies_there_are(
     store = here.shuffler.store
     until(lambda: store.state(task.id) is RoundState.DELIVERED and not place.files())
     overview = json.dumps(here.shuffler.operator.overview(True))
-    logs = capfd.readouterr().err
+    logs = json.dumps([getattr(record, "fields", {}) for record in caplog.records])
+    assert '"reports": 20' in logs
     numbers = [*counts, counts.sum(), counts.sum() + len(reports)]
     telltale = re.compile(rf"(?<![\w.])({'|'.join(map(str, numbers))})(\.0)?(?![\w.])")
     for text in (overview, logs, here.shuffler.metrics.text().decode()):

@@ -81,6 +81,11 @@ def new_outer_round(_begun):
 
 
 @pytest.fixture
+def new_augmented_round(_begun):
+    return lambda: _begun(_rounds.AugmentedRound)
+
+
+@pytest.fixture
 def new_enrolled_round(_begun):
     return lambda: _begun(_rounds.EnrolledRound)
 

@@ -153,13 +153,14 @@ class Round(Rehearsal):
     """Of the wire format."""
     configs: ClassVar[dict[str, str]] = {}
     """Settings files of servers with one of their own."""
+    protocol = "uniform-blanket"
 
     @classmethod
     def begin(cls, folder, **settings) -> "Round":
-        kind, size = sdp.find("histogram", "uniform-blanket"), {"users": USERS, "domain_size": cls.copies * DEVICES}
+        kind, size = sdp.find("histogram", cls.protocol), {"users": USERS, "domain_size": cls.copies * DEVICES}
         here = cls.prepare(folder, kind=kind, settings=size, epsilon=4.0, delta=0.1, version=cls.version)
         task = here.task.task
-        here.form, here.times = ReportFormat.of(task), 1 + task.protocol.blanket.whole
+        here.form, here.times = ReportFormat.of(task), cls.messages_of(task.protocol)
         here.name = task.id.hex()
         sealer = Sealer(task.analyzer, task.id, task.message_size, task.version)
         values = np.arange(cls.copies * DEVICES, dtype=task.protocol.message_format.dtype)
@@ -178,6 +179,11 @@ class Round(Rehearsal):
 
     def equip(self) -> None:
         """Make what else the servers of this kind of round need."""
+
+    @staticmethod
+    def messages_of(protocol) -> int:
+        """How often a report holds its category."""
+        return 1 + protocol.blanket.whole
 
     @property
     def acknowledged(self) -> set[int]:
@@ -311,6 +317,70 @@ class OuterRound(Round):
     def exists_key(self) -> bool:
         """Whether the shuffler still has the round key."""
         return any((self.directory / ROUND_KEYS).glob("*.key"))
+
+
+class AugmentedRound(OuterRound):
+    """A round whose shuffler adds dummies; the test lets it write down every draw, outside of its own directories."""
+
+    protocol = "shuffler-laplace"
+    record_draws = """
+import json
+from pathlib import Path
+from shuffledp.collection.analyzer.batches import Batches
+from shuffledp.protocols.histogram.shuffler_laplace import ShufflerLaplaceHistogram
+draw, put = ShufflerLaplaceHistogram.draw_dummy_counts, Batches.put_manifest
+
+def write(name, line):
+    with open(Path(folder, name), "a") as file:
+        file.write(line + "\\n")
+        file.flush()
+        os.fdatasync(file.fileno())
+
+def draw_and_record(self, source):
+    counts = draw(self, source)
+    write("draws", json.dumps(counts.tolist()))
+    return counts
+
+def put_and_record(self, manifest, content):
+    write("manifests", content.hex())
+    return put(self, manifest, content)
+
+ShufflerLaplaceHistogram.draw_dummy_counts = draw_and_record
+Batches.put_manifest = put_and_record
+"""
+
+    @staticmethod
+    def messages_of(protocol) -> int:
+        return 1
+
+    def draws(self) -> list[np.ndarray]:
+        """The numbers of dummies that were drawn, also by processes that were killed meanwhile."""
+        return [np.array(json.loads(line)) for line in self._lines("draws")]
+
+    def manifests(self) -> set[str]:
+        """The manifests that ever reached the analyzer."""
+        return set(self._lines("manifests"))
+
+    def _lines(self, name: str) -> list[str]:
+        file = self.directory / name
+        return [line for line in file.read_text().split("\n")[:-1] if line] if file.exists() else []
+
+    def tally(self, document: dict) -> np.ndarray:
+        """How many messages of each category the analyzer counted; the total of estimates is that of the users."""
+        protocol, messages = self.task.task.protocol, document["messages"]["counted"]
+        mean, size = protocol.noise.mean, protocol.domain_size
+        tally = np.asarray(document["counts"]) + mean + (messages - size * mean - document["users"]) / size
+        assert np.abs(tally - np.round(tally)).max() < 1e-6
+        assert np.round(tally).sum() == messages
+        return np.round(tally).astype(int)
+
+    def counted(self, document: dict) -> dict[int, int]:
+        """How many of each report's messages were counted, if one of the draws was added, and once."""
+        tally = self.tally(document)
+        fitting = [tally - draw for draw in self.draws() if set((tally - draw).tolist()) <= {0, 1}]
+        assert len(fitting) == 1, f"{len(fitting)} of {len(self.draws())} draws are in the batch"
+        assert len(self.manifests()) == 1, f"{len(self.manifests())} batches reached the analyzer"
+        return dict(enumerate(fitting[0].tolist()))
 
 
 class EnrolledRound(Round):
