@@ -46,3 +46,13 @@ def test_equal_errors_are_ranked_by_bytes_and_influence():
     assert worse.expected.rmse > 1.2 * first.expected.rmse
     assert ranked_by_cost([(worse, cheap), (first, dear)])[0][1] is dear
     assert ranked_by_cost([]) == []
+
+
+def test_plans_show_the_work_of_an_augmented_shuffler(shuffledp):
+    shown = " ".join(shuffledp(*TARGET, "--trust", "augmented").out.split())
+    assert "the shuffler also seals about 64 dummies in every round, which takes one core less than a second" in shown
+    best = shuffledp(*TARGET, "--trust", "augmented", "--json").json["plans"][0]
+    assert best["protocol"] == "shuffler-laplace"
+    assert best["collection"]["messages_per_report"] == best["collection"]["moved_by_one_report"] == 1
+    assert best["collection"]["dummies_per_round"] > 50
+    assert best["collection"]["bytes_per_report"] == 151

@@ -49,7 +49,10 @@ def test_create_show_verify(shuffledp, parties, tmp_path):
     assert "signature was not checked" in shown.err
     as_json = shuffledp("task", "show", "task.json", "--json").json
     author = parties["author"].public.id
-    assert as_json == {"id": task.id.hex(), "author": author, "task": task.to_document(), "warnings": []}
+    assert as_json == {"id": task.id.hex(), "author": author, "task": task.to_document(), "warnings": []} | {
+        "trust": "shuffled",
+        "dummies_per_round": 0.0,
+    }
     verified = shuffledp(*VERIFY)
     assert verified.status == 0
     for words in (parties["author"].public.id, "claimed", "recomputed", "as long as 1,000 of 1,000 users"):
@@ -213,7 +216,7 @@ def test_categories_cannot_steer_the_terminal(shuffledp, parties, tmp_path):
         (("mode",), 2, "mode"),
         (("count", "--protocol", "gremlin"), 2, "There is no protocol 'gremlin'"),
         (("count", "--protocol", "discrete-laplace"), 2, "requires a trusted party"),
-        (("count", "--protocol", "shuffler-laplace"), 2, "needs a shuffler that adds dummies"),
+        (("count", "--protocol", "shuffler-laplace"), 2, "give --trust augmented"),
         (("count", "--protocol", "correlated-noise"), 1, "allow more with --max-messages"),
         (
             ("sum", "--lower", 0, "--upper", 1, "--protocol", "almost-central"),
@@ -287,3 +290,61 @@ def test_the_analyzers_key_is_not_a_round_key(shuffledp, parties, tmp_path):
     assert refused.status == 2
     assert "used in two roles" in refused.err
     assert not (tmp_path / "task.json").exists()
+
+
+AUGMENTED = ("--trust", "augmented", "--round-key", "round.pub")
+
+
+@pytest.fixture
+def round_key(tmp_path):
+    SealingKey.create().public.save(tmp_path / "round.pub")
+
+
+@pytest.mark.parametrize(
+    ("question", "delta", "protocol"),
+    [
+        (("histogram", "--domain", "bus,bike,car"), 1e-6, "shuffler-laplace"),
+        (("histogram", "--domain", "bus,bike,car"), 0, "shuffler-geometric"),
+        (("count",), 1e-6, "shuffler-laplace"),
+    ],
+)
+def test_a_task_of_an_augmented_shuffler(shuffledp, parties, round_key, tmp_path, question, delta, protocol):
+    """It says whom it trusts, what that party learns, and how much work it has."""
+    made = create(shuffledp, *question, *AUGMENTED, target=("--epsilon", 1, "--delta", delta))
+    assert made.status == 0
+    task = SignedTask.load(tmp_path / "task.json").verify(parties["author"].public)
+    assert (task.protocol.name, task.delta) == (protocol, delta)
+    for words in (
+        "augmented: the shuffler adds all noise, and learns the counts",
+        "per round, which take the shuffler",
+    ):
+        assert words in " ".join(made.out.split())
+    assert "none of them needs to be honest" in " ".join(made.out.split())
+    verified = shuffledp(*VERIFY)
+    assert verified.status == 0
+    assert "shows it the exact counts" in " ".join(verified.out.split())
+    assert shuffledp(*VERIFY, "--json").json["guarantee"]["trust"] == "augmented"
+    shown = shuffledp("task", "show", "task.json", "--json").json
+    assert (shown["trust"], shown["dummies_per_round"]) == ("augmented", task.protocol.mean_dummies)
+
+
+def test_trusts_are_never_mixed(shuffledp, parties, round_key, tmp_path):
+    """Not by a protocol's name, not by default, and not without the round key that it needs."""
+    histogram = HISTOGRAM[:3]
+    for arguments, words in (
+        ((*histogram, "--protocol", "shuffler-laplace", "--round-key", "round.pub"), "give --trust augmented"),
+        ((*HISTOGRAM, *AUGMENTED), "give --trust shuffled"),
+        ((*histogram, "--trust", "augmented"), "give the shuffler's --round-key"),
+        (("sum", "--lower", 0, "--upper", 1, *AUGMENTED), ""),
+    ):
+        refused = create(shuffledp, *arguments)
+        assert refused.status in (1, 2)
+        assert words in refused.error
+        assert not (tmp_path / "task.json").exists()
+    assert create(shuffledp, *histogram, "--round-key", "round.pub").status == 0
+    assert SignedTask.load(tmp_path / "task.json").task.protocol.trust == "shuffled"
+
+
+def test_no_count_is_pure(shuffledp, parties, round_key):
+    refused = create(shuffledp, "count", *AUGMENTED, target=("--epsilon", 1, "--delta", 0))
+    assert "does not have pure privacy; give a delta above 0" in refused.error

@@ -60,10 +60,10 @@ class TruncatedLaplace:
 
     @cached_property
     def _total(self) -> float:
-        """The sum of all weights."""
+        """The sum of all weights; pairwise summation has a relative error below 1e-14."""
         if self.bounded:
-            return 2 * math.fsum(self._weights) - 1
-        return math.fsum(self._weights) + float(self.ratio) / float(self.ratio.complement)
+            return 2 * float(self._weights.sum()) - 1
+        return float(self._weights.sum()) + float(self.ratio) / float(self.ratio.complement)
 
     @cached_property
     def _lower_sums(self) -> Floats:
@@ -79,7 +79,7 @@ class TruncatedLaplace:
     @cached_property
     def masses_below(self) -> float:
         """Pr[1 <= z <= shift]."""
-        return math.fsum(self._weights[:-1]) / self._total
+        return float(self._weights[:-1].sum()) / self._total
 
     @cached_property
     def mass_above(self) -> float:
