@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from vector_files import Document
+from vector_files.augmented import augmented_file
 from vector_files.batch import batch_file
 from vector_files.clusters import cluster_file
 from vector_files.key_documents import keys_file
@@ -41,6 +42,7 @@ def vectors() -> dict[str, bytes]:
         "v2/series": series_file(),
         "v2/token": token_file(),
         "v2/keys": keys_file(),
+        "v2/augmented": augmented_file(),
     }
     return {f"{name}.json": _written(name, content) for name, content in made.items()}
 

@@ -404,6 +404,7 @@ CLIENT = {
     "count/cheu": (lambda d, p, x, h: [(x ^ d.coin(p["flip"]),)], lambda p: [2], 0, 1),
     "count/correlated-noise": (correlated_count, lambda p: [2], 0, None),
     "count/pure-sum": (pure_sum, lambda p: [2], 0, lambda p: len(p["weights"]) - 1),
+    "count/shuffler-laplace": (lambda d, p, x, h: [(x,)], lambda p: [2], 0, 1),
     "count/randomized-response": (k_response, lambda p: [2], 0, 1),
     "histogram/balcer-cheu": (
         balcer_cheu_histogram, lambda p: [p["domain_size"] + p["padded"]], 0, lambda p: p["domain_size"] + 1
@@ -421,6 +422,8 @@ CLIENT = {
     "histogram/hashed-blanket": (hashed_blanket, bounds_of_hashes, 0, most_of_blanket),
     "histogram/fake-users": (fake_users, lambda p: [], lambda p: p["domain_size"], lambda p: 1 + p["fake_rows"]),
     "histogram/correlated-noise": (correlated_histogram, size, 1, None),
+    "histogram/shuffler-laplace": (lambda d, p, x, h: [(x,)], size, 0, 1),
+    "histogram/shuffler-geometric": (lambda d, p, x, h: [(x,)], size, 0, 1),
     "histogram/k-rr": (k_response, size, 0, 1),
     "histogram/unary": (unary, lambda p: [], lambda p: p["domain_size"], 1),
     "histogram/local-hashing": (

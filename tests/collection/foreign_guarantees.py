@@ -264,9 +264,32 @@ LOCAL = {"count/randomized-response", "sum/duchi", "sum/piecewise", "sum/local-l
 }
 
 
+AUGMENTED = {"count/shuffler-laplace", "histogram/shuffler-laplace", "histogram/shuffler-geometric"}
+
+
+def dummies(name, p, e):
+    """The shuffler's noise: lists of probabilities with and without one message of a category."""
+    a = float(p["ratio"])
+    if name == "histogram/shuffler-geometric":
+        last = math.ceil(-60 / math.log(a)) + 2
+        here, keep = [(1 - a) * a**i for i in range(last)] + [0.0], float(p["keep"])
+        before = [(1 - keep) * here[i] + keep * (here[i - 1] if i else 0.0) for i in range(last + 1)]
+        return two(before, here, e)
+    last = 2 * p["shift"] if name == "count/shuffler-laplace" else p["shift"] + math.ceil(-60 / math.log(a)) + 2
+    weights = [a ** abs(i - p["shift"]) for i in range(last + 1)]
+    here = [weight / math.fsum(weights) for weight in weights] + [0.0]
+    here = np.array(here)
+    before = np.append(0.0, here[:-1])
+    if name == "count/shuffler-laplace":
+        return max(one(before, here, e), one(here, before, e))
+    return two(before, here, e)
+
+
 def delta(name, p, h, epsilon):
     """By the page, without a cap."""
     e, size = math.exp(epsilon), p.get("domain_size")
+    if name in AUGMENTED:
+        return dummies(name, p, e)
     if name in LOCAL:
         return pure(local_epsilon(name, p), e)
     if name == "count/balcer-cheu":

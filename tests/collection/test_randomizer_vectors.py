@@ -19,7 +19,10 @@ _SPEC = importlib.util.spec_from_file_location("foreign_client", Path(__file__).
 foreign = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(foreign)
 
-FILES = [Path(__file__).parents[2] / "vectors" / "v1" / name for name in ("randomizers.json", "clusters.json")]
+FILES = [
+    Path(__file__).parents[2] / "vectors" / name
+    for name in ("v1/randomizers.json", "v1/clusters.json", "v2/augmented.json")
+]
 CASES = [case for path in FILES for case in json.loads(path.read_bytes())["randomizers"]]
 EACH = [pytest.param(case, id=case["name"].replace(" ", "-")) for case in CASES]
 REPORTS = [
@@ -60,7 +63,7 @@ def test_there_is_a_case_of_every_protocol_that_a_task_can_name():
         f"{question}/{name}"
         for question, shelf in PROTOCOLS.items()
         for name, kind in shelf.items()
-        if kind.trust in ("shuffled", "local") and not kind.trusts_shuffler
+        if kind.trust in ("shuffled", "augmented", "local") and not kind.trusts_shuffler
     }
     assert {case["protocol"]["protocol"] for case in CASES} == named == set(foreign.CLIENT)
 

@@ -22,13 +22,17 @@ from shuffledp.randomness import Dyadic
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "collection" / "randomizers.md").read_text(encoding="utf-8")
-VECTORS = json.loads((ROOT / "vectors" / "v1" / "randomizers.json").read_bytes())["randomizers"]
+VECTORS = [
+    case
+    for name in ("v1/randomizers", "v2/augmented")
+    for case in json.loads((ROOT / "vectors" / f"{name}.json").read_bytes())["randomizers"]
+]
 NAMES = {"Categories": Categories, "Interval": Interval, "Strings": Strings, "Dyadic": Dyadic, "Fraction": Fraction}
 COLLECTED = [
     f"{question}/{name}"
     for question, shelf in PROTOCOLS.items()
     for name, kind in shelf.items()
-    if kind.trust in ("shuffled", "local") and not kind.trusts_shuffler
+    if kind.trust in ("shuffled", "augmented", "local") and not kind.trusts_shuffler
 ]
 TYPES = {
     int: "integer",
@@ -159,6 +163,7 @@ OUT_OF_RANGE = {
         "mix": [NEVER, ALWAYS],
         "certified_users": [1, 5],
     },
+    "count/shuffler-laplace": {"ratio": [NEVER, ALWAYS], "shift": [0, (1 << 24) + 1]},
     "count/randomized-response": {"blanket": [NEVER]},
     "histogram/balcer-cheu": {"noise.absence": [NEVER, ALWAYS], "categories": [["a", "b"], ["a", "b", "b"]]},
     "histogram/cheu": {"flip": [NEVER, FAIR], "form": ["other"]},
@@ -175,6 +180,8 @@ OUT_OF_RANGE = {
     "histogram/hashed-blanket": {"blanket.whole": [-1], "buckets": [1], "domain_size": [1 << 31]},
     "histogram/fake-users": {"flip": [NEVER, FAIR], "fake_rows": [0]},
     "histogram/correlated-noise": {"ratio": [NEVER, ALWAYS], "flood_shape": ["0/1"], "flood_ratio": [NEVER, ALWAYS]},
+    "histogram/shuffler-laplace": {"ratio": [NEVER, ALWAYS], "shift": [0, (1 << 24) + 1]},
+    "histogram/shuffler-geometric": {"ratio": [NEVER, ALWAYS], "keep": [NEVER, ALWAYS]},
     "histogram/k-rr": {"blanket": [NEVER]},
     "histogram/unary": {"own_one": [{"numerator": 1, "bits": 2}, ALWAYS], "other_one": [NEVER]},
     "histogram/local-hashing": {"blanket": [NEVER], "hashes.prime": [2, 1 << 31], "hashes.buckets": [1, 4]},

@@ -20,17 +20,18 @@ def beside(name):
 
 
 foreign, guarantees = beside("foreign_client"), beside("foreign_guarantees")
-LOCAL, chance_of_more, delta, local_epsilon = (
-    getattr(guarantees, name) for name in ("LOCAL", "chance_of_more", "delta", "local_epsilon")
+AUGMENTED, LOCAL, chance_of_more, delta, local_epsilon = (
+    getattr(guarantees, name) for name in ("AUGMENTED", "LOCAL", "chance_of_more", "delta", "local_epsilon")
 )
 
-FOLDER = Path(__file__).parents[2] / "vectors" / "v1"
-RANDOMIZERS, CLUSTERS, TASKS = (
-    json.loads((FOLDER / f"{name}.json").read_bytes()) for name in ("randomizers", "clusters", "task")
+FOLDER = Path(__file__).parents[2] / "vectors"
+RANDOMIZERS, CLUSTERS, TASKS, OF_AUGMENTED = (
+    json.loads((FOLDER / f"{name}.json").read_bytes())
+    for name in ("v1/randomizers", "v1/clusters", "v1/task", "v2/augmented")
 )
 CASES = [
     pytest.param(case, id=case["name"].replace(" ", "-"))
-    for case in RANDOMIZERS["randomizers"] + CLUSTERS["randomizers"]
+    for case in RANDOMIZERS["randomizers"] + CLUSTERS["randomizers"] + OF_AUGMENTED["randomizers"]
     if case["guarantee"]
 ]
 TOLERANCE = float(RANDOMIZERS["tolerance"])
@@ -46,7 +47,7 @@ def test_a_randomizer(case):
     name, parameters = case["protocol"]["protocol"], foreign.read(case["protocol"]["parameters"])
     told = case["guarantee"]
     honest = foreign.honest(parameters, case["protocol"]["parameters"])
-    assert told["honest_users"] == (1 if name in LOCAL else honest)
+    assert told["honest_users"] == (1 if name in LOCAL | AUGMENTED else honest)
     local = local_epsilon(name, parameters)
     assert (local is None) == (told["local_epsilon"] is None)
     assert local is None or local == pytest.approx(float(told["local_epsilon"]), rel=TOLERANCE, abs=1e-12)

@@ -35,7 +35,7 @@ def randomizer_file() -> Document:
     return {
         "about": "Protocols with small parameters and the exact law of their reports. Most hide far too little.",
         "tolerance": TOLERANCE,
-        "randomizers": [_document(case) for case in CASES],
+        "randomizers": [case_document(case) for case in CASES],
     }
 
 
@@ -44,7 +44,8 @@ def six_digits(number: float) -> str:
     return repr(float(f"{number:.5e}")) if number >= _NEXT_TO_NOTHING else "0.0"
 
 
-def _document(case: Case) -> Document:
+def case_document(case: Case) -> Document:
+    """The parameters of a case, what follows from them, and the pmfs of its reports."""
     content = {"version": 1, "protocol": case.protocol, "parameters": case.parameters}
     protocol: Any = from_document(content)
     form: MessageFormat = protocol.message_format

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ class ClearProtocol(SingleMessageProtocol, IndexedProtocol):
     def report_pmf(self, value: int) -> Pmf:
         """The true index."""
         owned = check_index(value, self.domain_size)
-        return {tuple(int(index == owned) for index in range(self.domain_size)): 1.0}
+        return {tuple(int(index == owned) for index in range(self.domain_size)): Fraction(1)}
 
     def randomize_all(self, values: NDArray[Any], *, source: RandomSource = SYSTEM) -> Messages:
         """The true indices, without randomization."""
