@@ -114,6 +114,7 @@ def test_policy():
     assert f"| `min_users` | {policy.min_users} |" in rows
     assert f"| `max_messages` | {policy.max_messages:,} |" in rows
     assert f"| `max_report_bytes` | {policy.max_report_bytes >> 20} MiB |" in rows
+    assert f"| `allow_augmented` | {str(policy.allow_augmented).lower()} |" in rows
 
 
 def test_patience():
@@ -226,7 +227,7 @@ def test_every_protocol_that_a_task_may_have_is_listed():
         (question, name)
         for question, protocols in PROTOCOLS.items()
         for name, kind in protocols.items()
-        if kind.trust not in ("central", "augmented") and not kind.trusts_shuffler
+        if kind.trust != "central" and not kind.trusts_shuffler
     }
     assert {(question, name) for question, name, *_ in ROWS} == allowed - NEVER_PADDED
     for question, name in NEVER_PADDED:
