@@ -20,7 +20,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser
 from typer.testing import CliRunner
 
 from shuffledp.cli.main import command_line
-from shuffledp.collection import SealingKey, SignedTask, SigningKey, Task
+from shuffledp.collection import SealingKey, ShufflerKeys, SignedTask, SigningKey, Task, WireVersion2
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
 from shuffledp.collection.device import Patience, Policy
 from shuffledp.collection.shuffler.settings import ShufflerSettings
@@ -142,6 +142,8 @@ QUESTIONS = {
 
 def _task(question, name):
     now = datetime.now(UTC).replace(microsecond=0)
+    shuffler = SigningKey.create().public
+    wire = WireVersion2((ShufflerKeys(shuffler, SealingKey.create().public),))
     return Task.create(
         kind=find(question, name),
         settings=QUESTIONS[question].settings(),
@@ -154,7 +156,8 @@ def _task(question, name):
         opens=now,
         closes=now + timedelta(hours=1),
         analyzer=SealingKey.create().public,
-        shuffler=SigningKey.create().public,
+        shuffler=shuffler,
+        wire=wire if find(question, name).trust == "augmented" else None,
     )
 
 
