@@ -71,13 +71,7 @@ def _kind(step):
 
 
 def lines(output):
-    """The lines, without the numbers of plans with ``weighted``: an optimization, which rounding leads elsewhere."""
-    found = [line.rstrip() for line in output.strip().splitlines()]
-    for place, line in enumerate(found):
-        if re.match(r"│\s+│.*\bweighted │", line):
-            first = max(above for above in range(place) if re.match(r"│ \S", found[above]))
-            found[first] = LEVELLED.sub(" ", NUMBER.sub("0", found[first]))
-    return found
+    return [line.rstrip() for line in output.strip().splitlines()]
 
 
 def shape(output):
@@ -153,8 +147,7 @@ def test_commands_are_found():
     [
         ("shuffledp plan count", "error 7.9  ", "error 7.9", True),
         ("shuffledp plan count", "error 7.9", "error 8.0", False),
-        ("shuffledp plan count", "│ a │ 1.5 │\n│   │ weighted │", "│ a │   12 │\n│   │ weighted │", True),
-        ("shuffledp plan count", "│ a │ 1.5 │\n│   │ weight │", "│ a │ 12 │\n│   │ weight │", False),
+        ("shuffledp plan count", "│ a │ 1.5 │\n│   │ weighted │", "│ a │ 1.6 │\n│   │ weighted │", False),
         ("shuffledp run count", "about 1,234 of\n25,000 (-3.2%)", "about 9 of 25,000 (+12%)", True),
         ("shuffledp run count", "│ bus │   12 │", "│ bus      │ 9,999 │", True),
         ("shuffledp run count", "about 1,234 users", "about 1,234 persons", False),

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.cluster_calibration import fewest_messages, least_clusters, least_noise
+from shuffledp.privacy import cluster_weights
+from shuffledp.privacy.cluster_calibration import least_clusters, least_noise
+from shuffledp.privacy.cluster_weights import fewest_messages
 from shuffledp.privacy.clusters import ClusterCurve, PairClusters
 from shuffledp.privacy.composition import compose
 from shuffledp.privacy.correlated_noise import NegativeBinomialPairs, least_flooding
@@ -255,6 +257,43 @@ def test_weights_and_singles_save_messages_at_the_same_variance(epsilon, split):
     assert messages(ratio, flood) < 0.97 * messages(plain_ratio, plain)
     assert variance(ratio, flood) == pytest.approx(variance(plain_ratio, plain), rel=1e-9)
     assert ClusterCurve(ratio, flood, "histogram").delta_at(epsilon) <= 1e-6
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "split"), [(1.0, 1e-6, 0.655), (2.0, 1e-7, 0.5), (1.0, 1e-6, 0.9)])
+def test_rounding_errors_do_not_change_optimized_clusters(monkeypatch, epsilon, delta, split):
+    """Machines round differently: relative errors of 1e-12 in every derivative must not matter; those of 5 % do."""
+    expected = fewest_messages(epsilon, delta, split)
+    noise = np.random.default_rng()
+    for name in ("_slopes_with_singles", "_slopes_without_singles"):
+        original = getattr(cluster_weights, name)
+
+        def disturbed(*arguments, original=original):
+            return tuple(part * (1 + size * noise.uniform(-1, 1, np.shape(part))) for part in original(*arguments))
+
+        monkeypatch.setattr(cluster_weights, name, disturbed)
+    size = 1e-12
+    assert fewest_messages.__wrapped__(epsilon, delta, split) == expected
+    size = 0.05
+    assert fewest_messages.__wrapped__(epsilon, delta, split) != expected
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "split"), [(1.0, 1e-6, 0.97), (0.5, 1e-6, 0.97), (1.0, 1e-3, 0.99), (0.7, 0.3, 0.2)]
+)
+def test_weights_at_splits_where_they_save_nothing(epsilon, delta, split):
+    """Up to a hundred sizes, and rates out of range: the result is private or has equally likely sizes."""
+    ratio, flood = fewest_messages(epsilon, delta, split)
+    assert ClusterCurve(ratio, flood, "histogram").delta_at(epsilon) <= delta
+    assert flood.mean_pairs <= least_clusters(epsilon, delta, split, "histogram")[1].mean_pairs
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(("epsilon", "delta", "split"), [(0.3, 1e-24, 0.97), (0.6, 1e-100, 0.98)])
+def test_sizes_scaled_from_an_easier_target_need_few_more_pairs(view, epsilon, delta, split):
+    ratio, flood = least_clusters(epsilon, delta, split, view)
+    assert 0.98 * delta < ClusterCurve(ratio, flood, view).delta_at(epsilon) <= delta
+    _, shape, flood_ratio = least_flooding(epsilon, delta, split, view)
+    assert flood.mean_pairs < 0.97 * NegativeBinomial(shape, flood_ratio).mean
 
 
 def test_where_clusters_cannot_be_computed_pairs_are_negative_binomial():

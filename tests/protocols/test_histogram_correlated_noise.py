@@ -1,5 +1,6 @@
 """Correlated noise: reference numbers, the table of a report, shares of noise, measured errors, bad input."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -69,6 +70,13 @@ def test_few_messages():
     assert abs(np.mean(errors)) < 6 * 4.3 / 200
     assert np.mean(np.abs(errors) > protocol.analysis(10**6).error.radius(0.1, 10**6)) < 0.11
     assert protocol.category_noise is None
+
+
+def test_estimates_with_singles_are_projected():
+    few = CorrelatedNoiseHistogram.calibrate(users=10**5, domain_size=12, split=0.655, weighted=True, **TARGET)
+    assert few.flood.singles > 0
+    ratio = few.expected_error().rmse / few.expected_error(estimator="unbiased").rmse
+    assert ratio == pytest.approx(math.sqrt(1 - 1 / 12), rel=1e-6)
 
 
 def test_at_small_epsilon_weights_change_nothing():

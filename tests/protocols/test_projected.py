@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from scipy.stats import binom
 import shuffledp as sdp
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.privacy.binomial import Binomial
+from shuffledp.privacy.clusters import DifferenceWithSingles
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace, least_ratio
+from shuffledp.privacy.negative_binomial import NegativeBinomial
 from shuffledp.privacy.shuffler_noise import TruncatedLaplace
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
@@ -23,6 +26,7 @@ NOISES = [
     TruncatedLaplace(Dyadic.of(0.375), 3),
     Binomial(12, Dyadic.of(0.25)),
     Negated(Binomial(12, Dyadic.of(0.25))),
+    DifferenceWithSingles(NegativeBinomial(Fraction(1), Dyadic.of(0.375)), Fraction(3, 2)),
 ]
 
 

@@ -37,15 +37,15 @@ MAX_PAIRS_PER_CLUSTER = 1 << 14
 MAX_WEIGHT = 1 << 32
 MAX_SINGLES = 10**6
 _LEAST_RATE = Fraction(1, 1 << 64)
-_CUTS = (1e-30, 1e-290)
-_CUTS_OF_TABLES = (1e-16, 1e-30, 1e-290)
+_CUTS = (1e-30, 1e-60, 1e-120, 1e-290)
+_CUTS_OF_TABLES = (1e-16, *_CUTS)
 _MAX_OUTCOMES = 1 << 20
 _MAX_BLOCKS = 1 << 16
 _MAX_TERMS = 1 << 28
 _MAX_TABLE = 1 << 22
 _MAX_ROUNDING = 1e-10
-_TAIL_CUT = 1e-18
-_ROUNDED_UP = 1 + 1e-9  # larger than the rounding error of a sum of masses
+_TAIL_CUT = 1e-24
+_ROUNDED_UP = 1 + 1e-12  # larger than the rounding error of a sum of masses
 _TILTS = np.geomspace(1e-3, 60, 80)
 """Values of t to try in Chernoff's bound, each divided by the number of pairs in the largest cluster."""
 

@@ -24,7 +24,8 @@ from shuffledp.domain import Categories, Numbered, check_counts, check_index, ch
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Tally
 from shuffledp.privacy.carriers import CarrierRoles
-from shuffledp.privacy.cluster_calibration import LEAST_EPSILON_OF_A_TABLE, fewest_messages, least_noise
+from shuffledp.privacy.cluster_calibration import least_noise
+from shuffledp.privacy.cluster_weights import LEAST_EPSILON_OF_A_TABLE, fewest_messages
 from shuffledp.privacy.clusters import PairClusters
 from shuffledp.privacy.correlated_noise import NegativeBinomialPairs, View, paper_flooding
 from shuffledp.privacy.guarantee import Guarantee
