@@ -65,8 +65,10 @@ def test_few_messages():
     assert protocol.expected_error().rmse <= 4.3
     assert 0.99e-6 < protocol.guarantee.delta_at(1.0) <= 1e-6
     counts = np.full(1000, 1000)
-    errors = np.concatenate([protocol.estimate(protocol.sample_tally(counts)).counts - counts for _ in range(40)])
-    assert np.sqrt(np.mean(errors**2)) == pytest.approx(protocol.expected_error().rmse, rel=0.05)  # six deviations
+    tallies = [protocol.sample_tally(counts) for _ in range(40)]
+    errors = np.concatenate([protocol.estimate(tally, estimator="unbiased").counts - counts for tally in tallies])
+    predicted = protocol.expected_error(estimator="unbiased").rmse
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(predicted, rel=0.05)  # six deviations
     assert abs(np.mean(errors)) < 6 * 4.3 / 200
     assert np.mean(np.abs(errors) > protocol.analysis(10**6).error.radius(0.1, 10**6)) < 0.11
     assert protocol.category_noise is None
