@@ -70,7 +70,8 @@ def test_few_messages():
     predicted = protocol.expected_error(estimator="unbiased").rmse
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(predicted, rel=0.05)  # six deviations
     assert abs(np.mean(errors)) < 6 * 4.3 / 200
-    assert np.mean(np.abs(errors) > protocol.analysis(10**6).error.radius(0.1, 10**6)) < 0.11
+    radius = protocol.analysis(10**6).error.radius(0.1, 10**6)  # errors have the fraction of the mean of the singles
+    assert np.mean(np.abs(errors) > radius + 1e-6) < 0.11
     assert protocol.category_noise is None
 
 
