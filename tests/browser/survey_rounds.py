@@ -10,11 +10,12 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import shuffledp as sdp
-from shuffledp.collection.rehearsal import Rehearsal, free_ports
+from shuffledp.collection.rehearsal import ROUND_KEYS, Rehearsal, free_ports
 from shuffledp.collection.survey.serving import SiteServer
 from shuffledp.collection.survey.site import BuiltSite, Survey, write_site
 from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.task.task import Task
+from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
 from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
 
 MODES = ["Walk", "Bicycle", "Bus or tram", "Car"]
@@ -134,7 +135,7 @@ class Round:
         self.author = SigningKey.load(self.rehearsal.directory / "author.key")
 
     @classmethod
-    def prepare(cls, directory):
+    def prepare(cls, directory, *, version=1):
         (port,) = free_ports(1)
         rehearsal = Rehearsal.prepare(
             directory,
@@ -145,6 +146,7 @@ class Round:
             name="How people get to work",
             description="How did you get to work today?",
             origins=[f"http://127.0.0.1:{port}"],
+            version=version,
         )
         return cls(rehearsal, RecordingProxy(rehearsal.shuffler_port), port)
 
@@ -157,6 +159,7 @@ class Round:
         delta=1e-6,
         served=False,
         domain=None,
+        version=1,
         **changes,
     ):
         """A task of the same parties, signed; a shuffler that starts later serves it."""
@@ -169,6 +172,11 @@ class Round:
             "strings": {"domain": sdp.Strings("a-z", 12, case_fold=True, trim=True)},
         }[question] | (domain or {})
         now = datetime.now(UTC).replace(microsecond=0)
+        shuffler = SigningKey.load(self.rehearsal.directory / "shuffler.key").public
+        if version == 2:
+            round_key = SealingKey.create()
+            round_key.save(self.rehearsal.directory / ROUND_KEYS / f"{round_key.public.id}.key")
+            changes["wire"] = WireVersion2((ShufflerKeys(shuffler, round_key.public),))
         fields = {
             "name": "How people get to work",
             "description": "How did you get to work today?",
@@ -176,7 +184,7 @@ class Round:
             "opens": now - timedelta(minutes=1),
             "closes": now + timedelta(hours=1),
             "analyzer": SealingKey.load(self.rehearsal.directory / "analyzer.key").public,
-            "shuffler": SigningKey.load(self.rehearsal.directory / "shuffler.key").public,
+            "shuffler": shuffler,
         }
         signed = Task.create(
             kind=sdp.find(question, short),
@@ -241,5 +249,6 @@ def forged(signed, key, **claim):
 
 
 def resigned(document, key):
-    signature = key.sign(b"shuffledp task v1\n" + canonical(document))
+    version = 2 if "shufflers" in document else 1
+    signature = key.sign(f"shuffledp task v{version}\n".encode() + canonical(document))
     return canonical({"task": document, "author": key.public.id, "signature": to_base64(signature)})

@@ -14,7 +14,7 @@ from decimal import Decimal, localcontext
 import pytest
 
 import shuffledp as sdp
-from shuffledp.collection import SealingKey, SigningKey, Task
+from shuffledp.collection import SealingKey, ShufflerKeys, SigningKey, Task, WireVersion2
 from shuffledp.collection.device import authentic_task
 from shuffledp.collection.wire.keys import to_base64
 from shuffledp.errors import InfeasibleError, ParameterError
@@ -29,11 +29,14 @@ RECOMPUTED = {
     "sum": ("duchi", "local-laplace", "piecewise", "privacy-blanket", "split-and-mix"),
 }  # fmt: skip
 PINNED = {"count": ("cheu", "pure-sum"), "histogram": ("cheu", "count-min"), "sum": ("cheu",)}
-AUTHOR, SHUFFLER, ANALYZER = SigningKey.create(), SigningKey.create(), SealingKey.create()
+AUTHOR, SHUFFLER, ANALYZER, ROUND_KEY = (
+    *(SigningKey.create() for _ in range(2)),
+    *(SealingKey.create() for _ in range(2)),
+)
 OPENS = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def task_of(question, name, *, users, epsilon, delta, honest_fraction=1.0, **domain):
+def task_of(question, name, *, users, epsilon, delta, honest_fraction=1.0, version=1, **domain):
     defaults = {
         "count": {},
         "histogram": {"domain_size": 5},
@@ -54,6 +57,7 @@ def task_of(question, name, *, users, epsilon, delta, honest_fraction=1.0, **dom
         closes=OPENS + timedelta(days=1),
         analyzer=ANALYZER.public,
         shuffler=SHUFFLER.public,
+        wire=WireVersion2((ShufflerKeys(SHUFFLER.public, ROUND_KEY.public),)) if version == 2 else None,
     )
 
 
@@ -65,6 +69,7 @@ def random_task(question, name):
             "epsilon": round(math.exp(random.uniform(math.log(0.3), math.log(3))), 3),
             "delta": float(f"{10 ** random.uniform(-10, -5):.2g}"),
             "honest_fraction": random.choice([1.0, 0.9, 0.57]),
+            "version": random.choice([1, 2]),
         }
         try:
             return task_of(question, name, users=users, **target), f"{question}/{name} {users} {target}"

@@ -17,7 +17,7 @@ from shuffledp.errors import ParameterError
 
 DOCUMENTS = 150
 MAX_MILLISECONDS = 60_000  # seconds on an idle machine; a test must not depend on load
-REASONS = {None, "malformed", "inconsistent", "bad-guarantee", "policy"}
+REASONS = {None, "malformed", "inconsistent", "bad-guarantee", "policy", "version", "unsupported"}
 NUMBERS = ["0.0", "1.0", "-1.0", "1e-300", "1e-12", "0.5", "2.0", "700.0", "1e+300", "0.99", "1e-06", "nan", "1.00"]
 INTEGERS = [0, 1, 2, 3, 10, 255, 256, 65_535, 65_536, 1 << 20, (1 << 31) - 1, 10**9, (1 << 53) - 1, "0x20000000000000"]
 FRACTIONS = ["1/1", "2/1", "1/3", f"{10**38}/1", f"1/{10**38}", "2/4", "0/1", "-1/2"]
@@ -62,8 +62,38 @@ def altered(value, name=""):
     return random.choice(ALPHABETS if name == "alphabet" else FRACTIONS if "/" in value else NUMBERS)
 
 
+def other_wire(task):
+    """One field of version 2 replaced by a value that is wrong, or that needs what browsers do not carry out."""
+    keys = task["shufflers"][0]
+    replaced = {
+        "shufflers": [
+            [],
+            [keys] * 2,
+            [keys] * 4,
+            [keys | {"sealing": task["analyzer"]}],
+            [keys | {"more": 1}],
+            None,
+            keys,
+        ],
+        "outer_suite": ["MLKEM768-X25519, HKDF-SHA256, AES-128-GCM", "", None, 1],
+        "carriers": [
+            {"messages_per_report": 70_000, "minimum": 1},
+            {"messages_per_report": 65_536, "minimum": 3},
+            {},
+            1,
+        ],
+        "traps": [1, -1, True, 1025, "0"],
+        "series": [{"id": "0" * 64, "round": 1}, {"id": "0" * 64, "round": 400}, {"id": "A" * 64, "round": 0}, False],
+        "version": [1, 3, True, "2"],
+    }
+    key = random.choice(list(replaced))
+    return task | {key: random.choice(replaced[key])}
+
+
 def hostile(document):
     task = copy.deepcopy(document)
+    if task["version"] == 2 and random.random() < 0.3:
+        return other_wire(task)
     for _ in range(random.choice([1, 1, 2, 3])):
         part = random.choice(["protocol", "protocol", "protocol", "guarantee"])
         if part == "protocol":
@@ -97,7 +127,7 @@ def wrongly_accepted(contents, verdicts):
 
 def test_nothing_is_accepted_that_python_refuses(web, tmp_path):
     good = [
-        task_of(question, name, users=300, epsilon=1.0, delta=1e-6).to_document()
+        task_of(question, name, users=300, epsilon=1.0, delta=1e-6, version=random.choice([1, 2])).to_document()
         for question, names in RECOMPUTED.items()
         for name in names
     ]

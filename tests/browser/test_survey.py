@@ -14,8 +14,13 @@ from survey_rounds import MODES, Faults, Round, forged, resigned
 import shuffledp as sdp
 from shuffledp.collection.device import Connection
 from shuffledp.collection.device.simulation import Devices
+from shuffledp.collection.rehearsal import ROUND_KEYS
 from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.keys import SealingKey
+from shuffledp.collection.wire.outer_seal import ReportOpener
+from shuffledp.collection.wire.tokens import authorization
 
+HEADER_BYTES = 53
 ANSWERS = {
     "count/correlated-noise": ["Yes", "No"],
     "histogram/balcer-cheu": MODES,
@@ -27,7 +32,8 @@ ANSWERS = {
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    return Round.prepare(tmp_path_factory.mktemp("round"))
+    """A round of version 2; its servers also have tasks of version 1."""
+    return Round.prepare(tmp_path_factory.mktemp("round"), version=2)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +44,10 @@ def histogram(prepared):
 @pytest.fixture(scope="module")
 def sized(prepared):
     """One task of each kind of question."""
-    return {protocol: prepared.task(protocol, users=200, served=True) for protocol in ANSWERS}
+    return {
+        protocol: prepared.task(protocol, users=200, served=True, version=1 + i % 2)
+        for i, protocol in enumerate(ANSWERS)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +71,8 @@ def watch(collection):
     watchers = []
 
     def start(context):
-        allowed = (f"http://127.0.0.1:{collection.port}/", f"{collection.proxy.url}/v1/tasks/", "data:")
+        reports = (f"{collection.proxy.url}/v{version}/tasks/" for version in (1, 2))
+        allowed = (f"http://127.0.0.1:{collection.port}/", *reports, "data:")
         watchers.append(Watcher(context, allowed))
         return watchers[-1]
 
@@ -95,9 +105,25 @@ def choose(page, label):
     page.get_by_role("button").click()
 
 
+@pytest.mark.slow
+def test_a_release_of_version_1(context, tmp_path):
+    (tmp_path / "round").mkdir()
+    round_ = Round.prepare(tmp_path / "round")
+    try:
+        with round_.rehearsal.servers():
+            check_release(round_, context, tmp_path)
+    finally:
+        round_.stop()
+
+
 def test_a_release_of_answers_from_the_page(collection, context, watch, tmp_path):
-    """Seven people answer on a kiosk, 93 on simulated devices; the noise is so small that one wrong label shows."""
     watch(context)
+    assert collection.rehearsal.task.task.version == 2
+    check_release(collection, context, tmp_path)
+
+
+def check_release(collection, context, tmp_path):
+    """Seven people answer on a kiosk, 93 on simulated devices; the noise is so small that one wrong label shows."""
     rehearsal, truth = collection.rehearsal, dict.fromkeys(MODES, 0)
     devices = ["Walk"] * 40 + ["Car"] * 53
     summary = Devices(rehearsal.task.task, devices, connect=lambda: Connection(rehearsal.shuffler_url)).report()
@@ -153,7 +179,21 @@ def test_every_answer_has_the_same_size(collection, sized, context, watch, tmp_p
             page.wait_for_load_state()
     size = ReportFormat.of(signed.task).size
     assert sizes(collection) == [(size, str(size), 201)] * len(answers)
-    assert len({report.body for report in collection.proxy.reports()}) == len(answers)
+    bodies = [report.body for report in collection.proxy.reports()]
+    assert len(set(bodies)) == len(answers)
+    if signed.task.version == 2:
+        check_outer_seals(collection, signed.task, bodies)
+
+
+def check_outer_seals(collection, task, bodies):
+    """Reports open with the round key; the planted fault is a report that was moved to another id."""
+    keys = task.wire.shufflers[0]
+    file = collection.rehearsal.directory / ROUND_KEYS / f"{keys.sealing.id}.key"
+    opener = ReportOpener(SealingKey.load(file), header_size=HEADER_BYTES, report_size=ReportFormat.of(task).size)
+    for body in bodies:
+        assert len(opener.open(body)) == task.messages_per_report * task.sealed_size
+        moved = body[: HEADER_BYTES - 16] + bytes(16) + body[HEADER_BYTES:]
+        assert opener.open(moved) is None
 
 
 def sizes(collection):
@@ -482,9 +522,14 @@ class TestTokens:
         assert sent[-1] == "Bearer another-token-of-the-invitation"
         assert all(self.TOKEN not in request.path for request in collection.proxy.requests)
 
-    def test_is_asked_for_if_the_address_has_none(self, collection, histogram, context, watch, tmp_path):
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_is_asked_for_if_the_address_has_none(
+        self, collection, histogram, sized, context, watch, tmp_path, version
+    ):
+        """In version 2 the token is not sent, but a proof for these bytes."""
         watch(context)
-        with served(collection, histogram, tmp_path, tokens=True) as (origin, _):
+        signed = histogram if version == 1 else sized["histogram/balcer-cheu"]
+        with served(collection, signed, tmp_path, tokens=True) as (origin, _):
             page = context.new_page()
             page.goto(origin)
             choose(page, "Walk")
@@ -493,9 +538,10 @@ class TestTokens:
             page.get_by_label("Your code").fill(self.TOKEN)
             page.get_by_role("button").click()
             state(page, "delivered")
-        assert [report.headers.get("Authorization") for report in collection.proxy.reports()] == [
-            f"Bearer {self.TOKEN}"
-        ]
+        (report,) = collection.proxy.reports()
+        assert report.headers["Authorization"] == authorization(self.TOKEN, report.body, version)
+        assert (self.TOKEN in str(report.headers)) == (version == 1)
+        assert authorization(self.TOKEN, report.body[:-1], 2) != authorization(self.TOKEN, report.body, 2)
 
 
 def test_the_server_refuses_for_good(collection, histogram, context, watch, tmp_path):

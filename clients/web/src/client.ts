@@ -89,7 +89,7 @@ export class Client {
       if (state !== "pending" || !report) throw new Refusal("refused", note || `the report is ${state}`, { final: true });
       checkReport(this.task, report);
       try {
-        await deliver(server, id, report, options);
+        await deliver(server, this.task, report, options);
       } catch (error) {
         if (error instanceof Refusal && error.final) await this.#outbox.finish(id, error.status === 410 ? "closed" : "refused", error.message);
         throw error;

@@ -5,17 +5,21 @@ import { SecureDraws, type Draws } from "./draw.ts";
 import { pack, type Message } from "./packing.ts";
 import { Refusal } from "./refusal.ts";
 import { Sealer } from "./sealing.ts";
-import { REPORT_HEADER_BYTES, type Task } from "./task.ts";
+import { type Task } from "./task.ts";
 
 const MAX_DRAWS = 1000, SEALS_AT_ONCE = 64;
-const MAGIC = utf8("SDPR"), VERSION = Uint8Array.of(1), MESSAGE = Uint8Array.of(1);
+const MAGIC = utf8("SDPR"), MESSAGE = Uint8Array.of(1);
 
 export type Progress = (sealed: number, messages: number) => void;
 
-const idBytes = (task: Task): Bytes => Uint8Array.from(task.id.match(/../g)!, (byte) => parseInt(byte, 16));
+const idBytes = ({ id }: Pick<Task, "id">): Bytes => Uint8Array.from(id.match(/../g)!, (byte) => parseInt(byte, 16));
+/** The beginning of every report of a task. */
+const header = (task: Pick<Task, "id" | "version">): Bytes => concat(MAGIC, Uint8Array.of(task.version), idBytes(task));
 
 /** What a sealed message is bound to. */
-export const sealingInfo = (taskId: Uint8Array): Bytes => concat(utf8("shuffledp message v1\0analyzer\0"), taskId);
+export const sealingInfo = (task: Pick<Task, "id" | "version">): Bytes => concat(utf8(`shuffledp message v${task.version}\0analyzer\0`), idBytes(task));
+/** What the outer seal of a report is bound to: everything before it. */
+export const outerInfo = (beginning: Bytes): Bytes => concat(utf8("shuffledp report v2\0shuffler\0"), beginning);
 
 /** A fresh report on a value. Call it once per person: a second report on the same value exceeds the guarantee. */
 export async function sealedReport(task: Task, value: Value, progress: Progress = () => {}): Promise<Bytes> {
@@ -24,12 +28,13 @@ export async function sealedReport(task: Task, value: Value, progress: Progress 
     const other = Number(draws.below(BigInt(last + 1)));
     [contents[last], contents[other]] = [contents[other]!, contents[last]!];
   }
-  const id = idBytes(task), sealer = await Sealer.create(task.analyzer, sealingInfo(id)), sealed: Bytes[] = [];
+  const sealer = await Sealer.create(task.analyzer, sealingInfo(task)), sealed: Bytes[] = [];
   while (sealed.length < contents.length) {
     sealed.push(...(await Promise.all(contents.slice(sealed.length, sealed.length + SEALS_AT_ONCE).map((content) => sealer.seal(content)))));
     progress(sealed.length, contents.length);
   }
-  return concat(MAGIC, VERSION, id, crypto.getRandomValues(new Uint8Array(16)), ...sealed);
+  const beginning = concat(header(task), crypto.getRandomValues(new Uint8Array(16))), messages = concat(...sealed);
+  return concat(beginning, task.roundKey ? await (await Sealer.create(task.roundKey, outerInfo(beginning))).seal(messages) : messages);
 }
 
 /** The messages of a report, drawn again while they are more than fit. */
@@ -50,7 +55,6 @@ function padded(task: Task, messages: readonly Message[]): Bytes[] {
 
 /** Throws unless these are the bytes of a report of the task. */
 export function checkReport(task: Task, report: Uint8Array): void {
-  const header = concat(MAGIC, VERSION, idBytes(task));
-  if (!(report instanceof Uint8Array) || report.length !== task.reportSize || report.length < REPORT_HEADER_BYTES || !header.every((byte, i) => byte === report[i]))
+  if (!(report instanceof Uint8Array) || report.length !== task.reportSize || !header(task).every((byte, i) => byte === report[i]))
     throw new Refusal("damaged", "the stored report is damaged and was not sent");
 }

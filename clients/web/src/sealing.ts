@@ -9,7 +9,7 @@ export const SEALING_BYTES = 48;
 const VERSION = utf8("HPKE-v1"), EMPTY = new Uint8Array(0);
 const KEM = concat(utf8("KEM"), Uint8Array.of(0, 0x20)), HPKE = concat(utf8("HPKE"), Uint8Array.of(0, 0x20, 0, 1, 0, 1));
 
-async function hmac(key: Bytes, content: Bytes): Promise<Bytes> {
+export async function hmac(key: Bytes, content: Bytes): Promise<Bytes> {
   // WebCrypto imports no empty key; by RFC 2104 zeros are the same key
   const imported = await crypto.subtle.importKey("raw", key.length ? key : new Uint8Array(32), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
   return new Uint8Array(await crypto.subtle.sign("HMAC", imported, content));

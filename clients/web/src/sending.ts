@@ -1,6 +1,8 @@
 /** Sending of a report over HTTP: the same bytes at every attempt, with exponential backoff. */
-import { type Bytes } from "./bytes.ts";
+import { concat, hex, sha256, utf8, type Bytes } from "./bytes.ts";
 import { Refusal } from "./refusal.ts";
+import { hmac } from "./sealing.ts";
+import { type Task } from "./task.ts";
 
 const RETRY_STATUSES = [408, 425, 429, 500, 502, 503, 504], FINAL_STATUSES = [409, 410, 413, 422];
 const PROBLEM = "urn:shuffledp:problem:";
@@ -40,14 +42,19 @@ export function serverUrl(server: string): string {
   return url.href.replace(/\/+$/, "");
 }
 
+/** The header for a token: in version 1 the token itself, in version 2 a proof for this report, which is of no use with another. */
+export async function authorization(token: string, { version }: Pick<Task, "version">, report: Bytes): Promise<string> {
+  if (!/^[A-Za-z0-9._~+/=-]{16,512}$/.test(token)) throw new Refusal("domain", "not a token");
+  if (version === 1) return `Bearer ${token}`;
+  const key = await sha256(utf8(token)), id = await sha256(concat(utf8("shuffledp token id\n"), key));
+  return `SDP-Token id=${hex(id).slice(0, 32)}, mac=${hex(await hmac(key, concat(utf8("shuffledp token\n"), report)))}`;
+}
+
 /** Sends until the server has stored the report durably; throws `refused`, `unreachable` or `aborted`. */
-export async function deliver(server: string, task: string, report: Bytes, { token, signal, patience, onRetry }: SendOptions): Promise<void> {
-  const { attempts, firstPause, longestPause, longestWait } = { ...PATIENCE, ...patience }, address = `${serverUrl(server)}/v1/tasks/${task}/reports`;
+export async function deliver(server: string, task: Pick<Task, "id" | "version">, report: Bytes, { token, signal, patience, onRetry }: SendOptions): Promise<void> {
+  const { attempts, firstPause, longestPause, longestWait } = { ...PATIENCE, ...patience }, address = `${serverUrl(server)}/v${task.version}/tasks/${task.id}/reports`;
   const headers: { [name: string]: string } = { "Content-Type": "application/octet-stream" };
-  if (token !== undefined) {
-    if (!/^[A-Za-z0-9._~+/=-]{16,512}$/.test(token)) throw new Refusal("domain", "not a token");
-    headers["Authorization"] = `Bearer ${token}`;
-  }
+  if (token !== undefined) headers["Authorization"] = await authorization(token, task, report);
   let failure = "";
   for (let attempt = 0; attempt < attempts; attempt++) {
     let requested = 0;

@@ -1,22 +1,25 @@
 /** Signed tasks: accepted only if the pinned key signed them and their claims follow from their parameters. */
-import { concat, fromBase64, hex, sha256, utf8, type Bytes } from "./bytes.ts";
+import { fromBase64, hex, sha256, utf8, type Bytes } from "./bytes.ts";
 import { object, read, write, type Json, type JsonObject } from "./canonical.ts";
 import { type Domain, type Input } from "./domain.ts";
+import { keyId, littleEndian, readKey } from "./keys.ts";
 import { integer, number } from "./numbers.ts";
 import { packedSize } from "./packing.ts";
 import { type Protocol } from "./protocols/protocol.ts";
 import { readProtocol } from "./protocols/registry.ts";
 import { check, Refusal } from "./refusal.ts";
-import { SUITE } from "./sealing.ts";
+import { SEALING_BYTES, SUITE } from "./sealing.ts";
 import { readText } from "./texts.ts";
+import { KEYS_OF_VERSION_2, readWire } from "./wire_version_2.ts";
 
 const KEYS = [
   "format", "version", "name", "description", "population", "protocol", "guarantee", "minimum_users", "maximum_users", "opens", "closes",
-  "messages_per_report", "message_size", "suite", "analyzer", "shuffler",
+  "messages_per_report", "message_size", "suite", "analyzer",
 ];
 const MAX_TASK_BYTES = 1 << 24, MAX_USERS = 10 ** 9, MAX_MESSAGES = 65_536, MAX_DRAWS = 1 << 24;
-/** The label before the bytes that are signed. */
-const LABEL = utf8("shuffledp task v1\n");
+const VERSIONS = [1, 2] as const;
+
+export type WireVersion = (typeof VERSIONS)[number];
 
 export type Question = "count" | "histogram" | "sum" | "quantiles" | "strings";
 
@@ -38,6 +41,8 @@ export interface Guarantee {
 export interface Task {
   /** 64 hexadecimal digits. */
   readonly id: string;
+  /** Of the wire format: with 2 reports have an outer seal, which the shuffler opens while it mixes them. */
+  readonly version: WireVersion;
   readonly name: string;
   readonly description: string;
   readonly population: string;
@@ -62,14 +67,12 @@ export interface Task {
   readonly protocol: Protocol<Input>;
   /** Messages are sealed to this key. */
   readonly analyzer: Bytes;
+  /** Reports are sealed to this key; null in version 1. */
+  readonly roundKey: Bytes | null;
 }
 
 /** Bytes of a report before its messages: magic, version, task id, report id. */
-export const REPORT_HEADER_BYTES = 4 + 1 + 32 + 16;
-/** Bytes that sealing adds to a packed message: its kind, the encapsulated key, the tag. */
-const SEALED_EXTRA_BYTES = 1 + 32 + 16;
-
-const keyId = async (kind: string, raw: Bytes): Promise<string> => hex(await sha256(concat(utf8(`shuffledp ${kind} key\n`), raw))).slice(0, 16);
+const REPORT_HEADER_BYTES = 4 + 1 + 32 + 16;
 
 /** The task of these bytes; a Refusal unless `author` signed them and the guarantee holds. One line feed may follow. */
 export async function verifyTask(content: Uint8Array, author: Bytes, pins: readonly string[] = []): Promise<Task> {
@@ -77,9 +80,11 @@ export async function verifyTask(content: Uint8Array, author: Bytes, pins: reado
   const envelope = object(read(content.at(-1) === 10 ? content.subarray(0, -1) : content), ["author", "signature", "task"]);
   const signature = fromBase64(envelope["signature"], 64);
   if (envelope["author"] !== (await keyId("signing", author))) throw new Refusal("unknown-author", "another author signed the task");
-  const signed = concat(LABEL, utf8(write(envelope["task"]!)));
-  if (!(await isSigned(author, signature, signed))) throw new Refusal("bad-signature", "the signature of the task is not valid");
-  return readTask(envelope["task"]!, hex(await sha256(signed)), pins);
+  for (const version of VERSIONS) {
+    const signed = utf8(`shuffledp task v${version}\n${write(envelope["task"]!)}`);
+    if (await isSigned(author, signature, signed)) return readTask(envelope["task"]!, version, hex(await sha256(signed)), pins);
+  }
+  throw new Refusal("bad-signature", "the signature of the task is not valid");
 }
 
 async function isSigned(author: Bytes, signature: Bytes, signed: Bytes): Promise<boolean> {
@@ -94,28 +99,28 @@ async function isSigned(author: Bytes, signature: Bytes, signed: Bytes): Promise
 }
 
 const GROUP_ORDER = (1n << 252n) + 27742317777372353535851937790883648493n;
-const littleEndian = (bytes: Bytes): bigint => BigInt(`0x${hex(bytes.toReversed())}`);
 
-async function readTask(document: Json, id: string, pins: readonly string[]): Promise<Task> {
+async function readTask(document: Json, version: WireVersion, id: string, pins: readonly string[]): Promise<Task> {
   if (typeof document !== "object" || (document as JsonObject | null)?.["format"] !== "shuffledp-task") throw new Refusal("version", "not a task");
-  const version = (document as JsonObject)["version"];
-  if (typeof version === "number" && version !== 1) throw new Refusal("version", "version of the task");
-  const parts = object(document, KEYS);
-  check(version === 1, "version");
+  const stated = (document as JsonObject)["version"];
+  if (typeof stated === "number" && stated !== version) throw new Refusal("version", "the task has another version than it was signed as, or an unknown one");
+  const parts = object(document, [...KEYS, ...(version === 1 ? ["shuffler"] : KEYS_OF_VERSION_2)]);
+  check(stated === version, "version");
   const name = readText(parts["name"], 1), description = readText(parts["description"], 0), population = readText(parts["population"], 1);
   const opens = readTime(parts["opens"]), closes = readTime(parts["closes"]);
   check(opens < closes, "opens before closes");
-  const [analyzer] = await Promise.all([readKey(parts["analyzer"], "sealing"), readKey(parts["shuffler"], "signing")]);
-  check(!isOfLowOrder(analyzer), "analyzer");
+  const analyzer = await readKey(parts["analyzer"], "sealing");
   const messagesPerReport = integer(parts["messages_per_report"], 1, MAX_MESSAGES);
   for (const key of ["minimum_users", "maximum_users", "message_size"]) check(typeof parts[key] === "number", key);
   const protocol = await readProtocol(parts["protocol"]), { terms } = protocol;
   const maximumUsers = integer(parts["maximum_users"], Math.min(terms.users, MAX_USERS + 1), MAX_USERS), messageSize = packedSize(protocol.format);
+  const wire = version === 1 ? null : await readWire(parts, analyzer, { messages: messagesPerReport, maxMessages: MAX_MESSAGES, users: maximumUsers });
+  if (!wire) await readKey(parts["shuffler"], "signing");
   check(protocol.maxMessages === null || protocol.maxMessages <= MAX_MESSAGES, "fewer messages");
   check(expectedDraws(protocol) <= MAX_DRAWS, "fewer random draws");
   const claim = object(parts["guarantee"], ["epsilon", "delta", "honest_users", "local_epsilon"]);
   const epsilon = number(claim["epsilon"]), delta = number(claim["delta"]);
-  check(epsilon >= 1e-12 && epsilon <= 700 && delta >= 1e-300 && delta < 1, "epsilon and delta");
+  check(epsilon >= 1e-12 && epsilon <= 700 && (delta >= 1e-300 || (wire !== null && delta === 0)) && delta < 1, "epsilon and delta");
   const localEpsilon = claim["local_epsilon"] === null ? Infinity : number(claim["local_epsilon"]), honestUsers = protocol.local ? 1 : terms.honest;
   const consistent = {
     minimum_users: parts["minimum_users"] === terms.users,
@@ -126,16 +131,18 @@ async function readTask(document: Json, id: string, pins: readonly string[]): Pr
     local_epsilon: isClose(localEpsilon, protocol.localEpsilon),
   };
   for (const [key, holds] of Object.entries(consistent)) if (!holds) throw new Refusal("inconsistent", `${key} does not follow from the protocol`);
+  if (wire?.unsupported) throw new Refusal("unsupported", "this client carries out neither chains of shufflers, reports of two sizes, series nor hybrid seals");
   const deltaAt = checkedGuarantee(protocol, { epsilon, delta, messagesPerReport, maximumUsers }, pins.includes(id));
   const { domain } = protocol;
   return {
-    id, name, description, population, domain, protocol, analyzer, opens, closes, maximumUsers, messagesPerReport, messageSize,
+    id, version, name, description, population, domain, protocol, analyzer, opens, closes, maximumUsers, messagesPerReport, messageSize,
     question: protocol.name.split("/")[0] as Question,
     protocolName: protocol.name,
     categories: domain.kind === "categories" ? domain.names : null,
     interval: domain.kind === "interval" ? domain : domain.kind === "bins" ? { lower: domain.lower, upper: domain.upper, whole: false } : null,
     minimumUsers: terms.users,
-    reportSize: REPORT_HEADER_BYTES + messagesPerReport * (messageSize + SEALED_EXTRA_BYTES),
+    roundKey: wire ? wire.roundKey : null,
+    reportSize: REPORT_HEADER_BYTES + messagesPerReport * (1 + messageSize + SEALING_BYTES) + (wire ? SEALING_BYTES : 0),
     guarantee: { epsilon, delta, deltaAt, honestUsers, localEpsilon: protocol.localEpsilon, local: protocol.local ?? false, how: protocol.delta ? "recomputed" : "pinned" },
   };
 }
@@ -168,25 +175,9 @@ function checkedGuarantee(
 /** Infinity is close to itself alone. */
 const isClose = (a: number, b: number): boolean => a === b || (Number.isFinite(a) && Number.isFinite(b) && Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(a), Math.abs(b)));
 
-async function readKey(document: Json | undefined, kind: string): Promise<Bytes> {
-  const parts = object(document, ["kind", "id", "public"]), raw = fromBase64(parts["public"], 32);
-  check(parts["kind"] === kind && parts["id"] === (await keyId(kind, raw)), `a ${kind} key`);
-  return raw;
-}
-
 function readTime(document: Json | undefined): Date {
   check(typeof document === "string" && /^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$/.test(document), "a time");
   const time = new Date(document);
   check(Number.isFinite(+time) && time.toISOString() === document.replace("Z", ".000Z"), "a time");
   return time;
 }
-
-/** X25519 with a point of order 8 or less gives a secret that everybody knows. */
-function isOfLowOrder(key: Bytes): boolean {
-  const field = (1n << 255n) - 19n, x = (littleEndian(key) & ((1n << 255n) - 1n)) % field;
-  return LOW_ORDER.includes(x) || x === field - 1n;
-}
-const LOW_ORDER = [
-  0n, 1n, 325606250916557431795983626356110631294008115727848805560023387167927233504n,
-  39382357235489614581723060781553021112529911719440698176882885853963445705823n,
-];

@@ -7,10 +7,10 @@ import { createServer, type Server } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { hex, toBase64, utf8 } from "../src/bytes.ts";
+import { hex, toBase64, utf8, type Bytes } from "../src/bytes.ts";
 import { explain } from "../src/explain.ts";
 import { Client, FileOutbox, IndexedDbOutbox, Refusal, type ClientOptions } from "../src/node.ts";
-import { sealedReport, sealingInfo } from "../src/report.ts";
+import { outerInfo, sealedReport, sealingInfo } from "../src/report.ts";
 import { verifyTask } from "../src/task.ts";
 import { unhex } from "./vectors.ts";
 
@@ -186,7 +186,7 @@ test("every value makes reports of one size, whose messages another HPKE opens",
   const { analyzer } = load("sealing"), document = JSON.parse(good).task;
   const suite = new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead: new Aes128Gcm() });
   const task = { ...(await verifyTask(utf8(good), unhex(tasks.author.public))), analyzer: unhex(analyzer.public) };
-  const key = await suite.kem.importKey("raw", unhex(analyzer.private).buffer as ArrayBuffer, false), info = sealingInfo(unhex(task.id)).buffer;
+  const key = await suite.kem.importKey("raw", unhex(analyzer.private).buffer as ArrayBuffer, false), info = sealingInfo(task).buffer;
   for (const name of document.protocol.parameters.categories) {
     const report = await sealedReport(task, name);
     assert.equal(report.length, task.reportSize);
@@ -199,6 +199,17 @@ test("every value makes reports of one size, whose messages another HPKE opens",
     }
     assert.ok(kinds.has(1));
   }
+});
+
+test("a report of version 2 opens with the round key alone, and only under its own header", async () => {
+  const v2 = (name: string) => JSON.parse(readFileSync(new URL(`../../../vectors/v2/${name}.json`, import.meta.url), "utf8")), { round_key: keys, task: name } = v2("report"), { good: tasksOfV2, author: by } = v2("task");
+  const suite = new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead: new Aes128Gcm() });
+  const task = await verifyTask(utf8(tasksOfV2.find((each: { name: string }) => each.name === name).content), unhex(by.public));
+  const report = await sealedReport(task, task.categories![0]!), recipientKey = await suite.kem.importKey("raw", unhex(keys.private).buffer as ArrayBuffer, false);
+  const opened = (beginning: Bytes) => suite.open({ recipientKey, enc: report.slice(53, 85).buffer, info: outerInfo(beginning).buffer }, report.slice(85).buffer);
+  assert.equal(report.length, task.reportSize);
+  assert.equal((await opened(report.slice(0, 53))).byteLength, task.messagesPerReport * (49 + task.messageSize));
+  await assert.rejects(opened(report.slice(0, 53).fill(0, 37))); // moved to another id
 });
 
 test("sentences for people state the numbers of the task, rounded so that they stay true", async () => {

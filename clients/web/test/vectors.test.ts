@@ -5,9 +5,11 @@ import { test } from "node:test";
 import { utf8 } from "../src/bytes.ts";
 import { verifyTask } from "../src/task.ts";
 import { checkVectors, unhex, type VectorFiles } from "./vectors.ts";
+import { checkVersion2 } from "./vectors_v2.ts";
 
-const load = (name: string): unknown => JSON.parse(readFileSync(new URL(`../../../vectors/v1/${name}.json`, import.meta.url), "utf8"));
-const files = Object.fromEntries(["task", "randomizers", "clusters", "report", "sealing"].map((name) => [name, load(name)])) as unknown as VectorFiles;
+const load = (version: string, ...names: string[]): object =>
+  Object.fromEntries(names.map((name) => [name, JSON.parse(readFileSync(new URL(`../../../vectors/${version}/${name}.json`, import.meta.url), "utf8"))]));
+const files = { ...load("v1", "task", "randomizers", "clusters", "report", "sealing"), v2: load("v2", "task", "report", "token") } as VectorFiles;
 
 test("vectors", async (context) => {
   const { passed, failures, skipped } = await checkVectors(files);
@@ -20,6 +22,22 @@ test("an altered vector is found", async () => {
   const altered = structuredClone(files), { law } = altered.randomizers.randomizers[0].reports[0];
   law[Object.keys(law)[0]!] = "1/7";
   assert.equal((await checkVectors(altered)).failures.length, 1);
+});
+
+test("altered vectors of version 2 are found", async () => {
+  const changes: { [part: string]: (v2: VectorFiles["v2"]) => void } = {
+    "id and size": ({ task }) => { task.good[0].report_size -= 48; }, // as in version 1
+    "outer seal": ({ report }) => { report.good[0].ephemeral = report.good[0].ephemeral.replace(/..$/, "00"); },
+    token: ({ token }) => { token.good[0].authorization = `Bearer ${token.good[0].token}`; },
+    unsupported: ({ task }) => { task.optional.push(task.good[0]); },
+    "not version": ({ task }) => { task.bad = [{ ...task.bad.find(({ name }: { name: string }) => name === "no shuffler"), reason: "version" }]; },
+  };
+  for (const [part, change] of Object.entries(changes)) {
+    const altered = structuredClone(files.v2), outcome: string[] = [];
+    change(altered);
+    await checkVersion2(altered, (holds, name) => { if (!holds) outcome.push(name); });
+    assert.ok(outcome.length === 1 && outcome[0]!.includes(part), `${part}: ${outcome}`);
+  }
 });
 
 test("a reader that trims its input is found by the edge cases", async () => {

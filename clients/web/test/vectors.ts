@@ -9,10 +9,11 @@ import { Sealer } from "../src/sealing.ts";
 import { verifyTask } from "../src/task.ts";
 import { enumerate } from "./enumeration.ts";
 import { Fraction } from "./fractions.ts";
+import { checkVersion2 } from "./vectors_v2.ts";
 
-type Case = any;
-/** The files of vectors/v1 by their names, without the ending. */
-export interface VectorFiles { readonly task: Case; readonly randomizers: Case; readonly clusters: Case; readonly report: Case; readonly sealing: Case }
+export type Case = any;
+/** The files of vectors/v1 by their names, without the ending, and of vectors/v2. */
+export interface VectorFiles { readonly task: Case; readonly randomizers: Case; readonly clusters: Case; readonly report: Case; readonly sealing: Case; readonly v2: Case }
 export interface Outcome { passed: number; readonly failures: string[]; readonly skipped: string[] }
 
 export const unhex = (text: string): Bytes => Uint8Array.from(text.match(/../g) ?? [], (byte) => parseInt(byte, 16));
@@ -31,13 +32,14 @@ export async function checkVectors(files: VectorFiles, verify = verifyTask): Pro
   await checkTasks(files.task, verify, expect);
   checkPacking(files.report.message_formats, expect);
   await checkSealing(files.sealing, expect);
+  await checkVersion2(files.v2, expect);
   return outcome;
 }
 
-type Expect = (holds: boolean, name: string) => void;
+export type Expect = (holds: boolean, name: string) => void;
 
 /** The reason of the Refusal, or what went wrong instead. */
-async function reasonOf(action: () => unknown): Promise<string | null> {
+export async function reasonOf(action: () => unknown): Promise<string | null> {
   try {
     await action();
     return null;
@@ -155,7 +157,7 @@ async function checkSealing(vectors: Case, expect: Expect): Promise<void> {
 }
 
 /** A key pair; WebCrypto imports a private key in PKCS #8 only, and Firefox 140 does not tell the public part of one. */
-async function keyPair(raw: Bytes, publicRaw: Bytes): Promise<CryptoKeyPair> {
+export async function keyPair(raw: Bytes, publicRaw: Bytes): Promise<CryptoKeyPair> {
   return {
     privateKey: await crypto.subtle.importKey("pkcs8", concat(unhex("302e020100300506032b656e04220420"), raw), { name: "X25519" }, false, ["deriveBits"]),
     publicKey: await crypto.subtle.importKey("raw", publicRaw, { name: "X25519" }, true, []),

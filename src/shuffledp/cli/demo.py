@@ -191,7 +191,7 @@ def _wait_for_release(rehearsal: Rehearsal) -> dict[str, Any]:
 
 
 def _rehearsal(directory: Path, devices: int, *, origins: Sequence[str] = ()) -> Rehearsal:
-    """The parties of a round; devices use wire version 2, which survey pages do not support yet."""
+    """The parties of a round."""
     from shuffledp.collection.rehearsal import Rehearsal
 
     return Rehearsal.prepare(
@@ -203,7 +203,7 @@ def _rehearsal(directory: Path, devices: int, *, origins: Sequence[str] = ()) ->
         name="How people get to work",
         description="How did you get to work today?",
         origins=origins,
-        version=1 if origins else 2,
+        version=2,
     )
 
 

@@ -62,7 +62,7 @@ class Rehearsal:
     ) -> Rehearsal:
         """Create keys, a signed task for at most the planned number of users, and the settings of both servers.
 
-        Web pages of the ``origins`` may report, if the wire format has version 1.
+        Web pages of the ``origins`` may report.
         """
         author, shuffler, analyzer = SigningKey.create(), SigningKey.create(), SealingKey.create()
         for key, role in ((author, "author"), (shuffler, "shuffler"), (analyzer, "analyzer")):

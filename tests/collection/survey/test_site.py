@@ -20,7 +20,13 @@ from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.survey import site
 from shuffledp.collection.survey.serving import SiteServer
 from shuffledp.collection.survey.site import CLIENT_FILES, LANGUAGES, NOT_SERVED, BuiltSite, Survey, write_site
-from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
+from shuffledp.collection.task.wire_version_2 import (
+    HYBRID_OUTER_SUITE,
+    Carriers,
+    SeriesRound,
+    ShufflerKeys,
+    WireVersion2,
+)
 from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
 from shuffledp.errors import DataError, OutputError, ParameterError, PolicyError
 from shuffledp.pages.assets import read_asset
@@ -344,9 +350,31 @@ def test_the_fingerprint_covers_every_file(survey):
         assert hashlib.sha256(files[name]).hexdigest() == digest
 
 
-def test_a_task_of_version_2_is_refused_in_one_line(parties, survey):
-    """The program of the page cannot seal such reports yet."""
-    keys = ShufflerKeys(parties.shuffler.public, SealingKey.create().public)
-    task = parties.task("histogram/uniform-blanket", wire=WireVersion2((keys,)))
-    with pytest.raises(ParameterError, match=r"has wire version 2.*version 1 for a survey\.$"):
-        survey(task.signed(parties.author))
+class TestVersion2:
+    @pytest.fixture
+    def keys(self, parties):
+        return ShufflerKeys(parties.shuffler.public, SealingKey.create().public)
+
+    def test_a_page_is_built(self, parties, survey, keys, tmp_path):
+        task = parties.task("histogram/uniform-blanket", wire=WireVersion2((keys,)))
+        write_site(survey(task.signed(parties.author)), tmp_path / "site")
+        assert BuiltSite.load(tmp_path / "site").task == task
+
+    @pytest.mark.parametrize(
+        ("changes", "feature"),
+        [
+            ({"carriers": Carriers(20, 50)}, r"reports of two sizes \(carriers\)"),
+            ({"series": SeriesRound(bytes(32), 0)}, "rounds of a series"),
+            ({"outer_suite": HYBRID_OUTER_SUITE}, "the hybrid outer seal"),
+            ({"shufflers": 2}, "a chain of shufflers"),
+        ],
+    )
+    def test_what_browsers_do_not_carry_out_is_refused_in_one_line(self, parties, survey, keys, changes, feature):
+        if "shufflers" in changes:
+            changes = {"shufflers": (ShufflerKeys(SigningKey.create().public, SealingKey.create().public), keys)}
+        signed = parties.task("histogram/uniform-blanket", wire=WireVersion2((keys,))).signed(parties.author)
+        task = dataclasses.replace(signed.task, wire=dataclasses.replace(signed.task.wire, **changes))
+        with pytest.raises(
+            PolicyError, match=f"^A survey page cannot answer a task with {feature}; create one without"
+        ):
+            dataclasses.replace(survey(signed), task=task)

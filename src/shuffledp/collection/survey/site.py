@@ -20,6 +20,7 @@ from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.task.authentic import authentic_task
 from shuffledp.collection.task.display_strings import check_string
 from shuffledp.collection.task.task import MAX_TASK_BYTES, Task
+from shuffledp.collection.task.wire_version_2 import OUTER_SUITE, WireVersion2
 from shuffledp.collection.transport.connection import ServerUrl
 from shuffledp.collection.wire.keys import VerifyingKey, from_base64, to_base64
 from shuffledp.durable_files import read_limited
@@ -116,11 +117,8 @@ class Survey:
         for name in ("server", "origin", "analyzer"):
             if name == "server" or getattr(self, name):
                 _check_url(name, getattr(self, name))
-        if self.task.version != 1:
-            raise ParameterError(
-                "This task has wire version 2, which the program of survey pages does not support yet; create a task "
-                "of version 1 for a survey."
-            )
+        if feature := _unanswered_feature(self.task.wire):
+            raise PolicyError(f"A survey page cannot answer a task with {feature}; create one without for a survey.")
         protocol = self.task.protocol
         if _versioned_name(protocol) not in _ANSWERED:
             answered = sorted(key.split("/")[1] for key in _ANSWERED if key.startswith(f"{protocol.question}/"))
@@ -297,6 +295,19 @@ class BuiltSite:
     def publish(self, url: str | None) -> None:
         """Make the page link to the published result at this URL, or to none."""
         write_whole(self.directory / "result.json", result_document(url))
+
+
+def _unanswered_feature(wire: WireVersion2 | None) -> str:
+    """A feature of wire version 2 that a task needs and the client for browsers does not carry out, or ""."""
+    if wire is None:
+        return ""
+    features = {
+        "a chain of shufflers": len(wire.shufflers) > 1,
+        "reports of two sizes (carriers)": wire.carriers is not None,
+        "rounds of a series": wire.series is not None,
+        "the hybrid outer seal": wire.outer_suite != OUTER_SUITE,
+    }
+    return next((feature for feature, is_used in features.items() if is_used), "")
 
 
 def _versioned_name(protocol: Protocol) -> str:

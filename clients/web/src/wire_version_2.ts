@@ -1,0 +1,41 @@
+/** What a task of wire version 2 states beyond version 1: shufflers with round keys, report sizes, traps, its series. */
+import { hex, type Bytes } from "./bytes.ts";
+import { list, object, type JsonObject } from "./canonical.ts";
+import { readKey } from "./keys.ts";
+import { integer } from "./numbers.ts";
+import { check } from "./refusal.ts";
+import { SUITE } from "./sealing.ts";
+
+export const KEYS_OF_VERSION_2 = ["shufflers", "outer_suite", "carriers", "traps", "series"];
+const HYBRID_SUITE = "MLKEM768-X25519, HKDF-SHA256, AES-128-GCM";
+const MAX_SHUFFLERS = 3, MAX_TRAPS = 1024, MAX_ROUNDS = 400;
+
+export interface Wire {
+  /** Reports are sealed to this key, which the shuffler destroys after the round. */
+  readonly roundKey: Bytes;
+  /** Whether the task needs a part of the format that this client does not carry out. */
+  readonly unsupported: boolean;
+}
+
+/** Reads every field, also of parts that are not carried out; `limits` are those of the task. */
+export async function readWire(parts: JsonObject, analyzer: Bytes, limits: { messages: number; maxMessages: number; users: number }): Promise<Wire> {
+  const { shufflers, outer_suite: suite, carriers, series } = parts, keys = [analyzer], hops = list(shufflers, MAX_SHUFFLERS);
+  for (const hop of hops) {
+    const { signing, sealing } = object(hop, ["signing", "sealing"]);
+    keys.push(await readKey(sealing, "sealing"), await readKey(signing, "signing"));
+  }
+  check(hops.length > 0 && new Set(keys.map(hex)).size === keys.length, "a key of its own for every role");
+  check(suite === SUITE || suite === HYBRID_SUITE, "a suite of version 2");
+  integer(parts["traps"], 0, hops.length > 1 ? MAX_TRAPS : 0);
+  if (carriers !== null) {
+    const { messages_per_report: messages, minimum } = object(carriers, ["messages_per_report", "minimum"]);
+    integer(messages, limits.messages + 1, limits.maxMessages);
+    integer(minimum, 1, limits.users);
+  }
+  if (series !== null) {
+    const { id, round } = object(series, ["id", "round"]);
+    check(typeof id === "string" && /^[0-9a-f]{64}$/.test(id), "the id of a series");
+    integer(round, 0, MAX_ROUNDS - 1);
+  }
+  return { roundKey: keys[1]!, unsupported: hops.length > 1 || carriers !== null || series !== null || suite !== SUITE };
+}
