@@ -99,7 +99,7 @@ def test_metrics():
     rows = dict(re.findall(r"^\| `(shuffledp_\w+)` \| (\w+) \|", section("operations", "Watching"), re.MULTILINE))
     real = {}
     for role in ("shuffler", "analyzer"):
-        for kind, name in re.findall(r'metrics\.(counter|gauge|histogram)\(\s*"(\w+)"', source(role)):
+        for kind, name in re.findall(r'metrics\.(counter|gauge|histogram)\(\s*"(\w+)"', source(role, "server")):
             real[f"shuffledp_{role}_{name}{'_total' if kind == 'counter' else ''}"] = kind
         for name in re.findall(r'self\.counter\("(\w+)"', source("server")):
             real[f"shuffledp_{role}_{name}_total"] = "counter"

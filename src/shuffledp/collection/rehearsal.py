@@ -45,6 +45,8 @@ class Rehearsal:
     author: VerifyingKey
     shuffler_port: int
     analyzer_port: int
+    later_ports: tuple[int, ...] = ()
+    """Of the second and third shuffler, in a chain."""
 
     @classmethod
     def prepare(
@@ -59,22 +61,20 @@ class Rehearsal:
         description: str = "",
         origins: Sequence[str] = (),
         version: int = 1,
+        hops: int = 1,
     ) -> Rehearsal:
-        """Create keys, a signed task for at most the planned number of users, and the settings of both servers.
+        """Create keys, a signed task for at most the planned number of users, and the settings of all servers.
 
-        Web pages of the ``origins`` may report.
+        Web pages of the ``origins`` may report. A chain of several shufflers (``hops``) needs version 2.
         """
-        author, shuffler, analyzer = SigningKey.create(), SigningKey.create(), SealingKey.create()
-        for key, role in ((author, "author"), (shuffler, "shuffler"), (analyzer, "analyzer")):
+        author, analyzer = SigningKey.create(), SealingKey.create()
+        for key, role in ((author, "author"), (analyzer, "analyzer")):
             key.save(directory / f"{role}.key")
         author.public.save(directory / "author.pub")
-        for part in ("tasks", "shuffler", "reports", "analyzer", ROUND_KEYS):
+        for part in ("tasks", "analyzer"):
             (directory / part).mkdir(mode=0o700)
-        wire = None
-        if version == 2:
-            round_key = SealingKey.create()
-            round_key.save(directory / ROUND_KEYS / f"{round_key.public.id}.key")
-            wire = WireVersion2((ShufflerKeys(shuffler.public, round_key.public),))
+        shufflers = tuple(_new_shuffler(directory, hop, version) for hop in range(hops))
+        wire = WireVersion2(shufflers) if version == 2 else None
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
             kind=kind,
@@ -88,15 +88,18 @@ class Rehearsal:
             opens=now - timedelta(minutes=1),
             closes=now + timedelta(hours=1),
             analyzer=analyzer.public,
-            shuffler=shuffler.public,
+            shuffler=shufflers[-1].signing,
             wire=wire,
         ).signed(author)
         initialize(directory / "analyzer")
         (directory / "tasks" / "task.json").write_bytes(task.to_bytes())
-        ports = free_ports(2)
-        (directory / "servers.toml").write_text(_settings(directory, ports[0], ports[1], origins), encoding="utf-8")
+        shuffler_port, analyzer_port, *later = free_ports(1 + hops)
+        for hop, port in enumerate((shuffler_port, *later)):
+            following = later[hop] if hop < len(later) else None
+            file = directory / ("servers.toml" if hop == 0 else f"{shuffler_name(hop)}.toml")
+            file.write_text(_settings(directory, hop, port, following, analyzer_port, origins), encoding="utf-8")
         (directory / "budgets.toml").write_text(f"[{_POPULATION}]\nepsilon = {epsilon!r}\ndelta = {delta!r}\n")
-        return cls(directory, task, author.public, *ports)
+        return cls(directory, task, author.public, shuffler_port, analyzer_port, tuple(later))
 
     @property
     def shuffler_url(self) -> str:
@@ -110,10 +113,12 @@ class Rehearsal:
 
     @contextmanager
     def servers(self) -> Iterator[None]:
-        """Run both servers, each in its own process, until the block ends."""
-        processes = [self.start(role) for role in ("analyzer", "shuffler")]
+        """Run all servers, each in its own process, until the block ends."""
+        later = [shuffler_name(hop) for hop in range(1, 1 + len(self.later_ports))]
+        processes = [self.start(role) for role in ("analyzer", "shuffler", *later)]
+        ports = (self.analyzer_port, self.shuffler_port, *self.later_ports)
         try:
-            for process, port in zip(processes, (self.analyzer_port, self.shuffler_port), strict=True):
+            for process, port in zip(processes, ports, strict=True):
                 _wait_until(lambda port=port: _get(port, "/readyz")[0] == 200, process)  # type: ignore[misc]
             yield
         finally:
@@ -128,7 +133,10 @@ class Rehearsal:
 
     def start(self, role: str) -> subprocess.Popen[bytes]:
         """Start one server, which logs to a file in the directory."""
-        command = [sys.executable, "-m", "shuffledp", "serve", role, "--config", str(self.directory / "servers.toml")]
+        own = self.directory / f"{role}.toml"
+        config = own if own.exists() else self.directory / "servers.toml"
+        kind = role.partition("-")[0]
+        command = [sys.executable, "-m", "shuffledp", "serve", kind, "--config", str(config)]
         with (self.directory / f"{role}.log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)  # noqa: S603
 
@@ -149,22 +157,50 @@ class Rehearsal:
         raise UnreachableError(f"Nothing was released within {seconds:.0f} s; see the logs in {self.directory}.")
 
 
-def _settings(directory: Path, shuffler_port: int, analyzer_port: int, origins: Sequence[str]) -> str:
+def shuffler_name(hop: int) -> str:
+    """The name of a shuffler's files: ``shuffler``, and ``shuffler-2`` for the second."""
+    return "shuffler" if hop == 0 else f"shuffler-{hop + 1}"
+
+
+def _suffix(hop: int) -> str:
+    return "" if hop == 0 else f"-{hop + 1}"
+
+
+def _new_shuffler(directory: Path, hop: int, version: int) -> ShufflerKeys:
+    """The directories and new keys of a shuffler; version 1 does not use its round key."""
+    signing, round_key = SigningKey.create(), SealingKey.create()
+    signing.save(directory / f"{shuffler_name(hop)}.key")
+    for part in (shuffler_name(hop), f"reports{_suffix(hop)}", f"{ROUND_KEYS}{_suffix(hop)}"):
+        (directory / part).mkdir(mode=0o700)
+    if version == 2:
+        round_key.save(directory / f"{ROUND_KEYS}{_suffix(hop)}" / f"{round_key.public.id}.key")
+    return ShufflerKeys(signing.public, round_key.public)
+
+
+def _settings(
+    directory: Path, hop: int, port: int, next_port: int | None, analyzer_port: int, origins: Sequence[str]
+) -> str:
+    """The settings of a shuffler; with those of the analyzer for the first."""
+
     def quoted(*parts: str) -> str:
         return json.dumps(str(directory.joinpath(*parts)))
 
-    return "\n".join(
-        [
-            "[shuffler]",
-            f"port = {shuffler_port}",
-            f"tasks = {quoted('tasks')}",
-            f"authors = [{quoted('author.pub')}]",
-            f"signing_key = {quoted('shuffler.key')}",
-            f"round_keys = {quoted(ROUND_KEYS)}",
-            f'analyzer = "http://{_HOST}:{analyzer_port}"',
-            f"work = {quoted('shuffler')}",
-            f"store_folder = {quoted('reports')}",
-            f"origins = {json.dumps(list(origins))}",
+    lines = [
+        "[shuffler]",
+        f"port = {port}",
+        f"tasks = {quoted('tasks')}",
+        f"authors = [{quoted('author.pub')}]",
+        f"signing_key = {quoted(f'{shuffler_name(hop)}.key')}",
+        f"round_keys = {quoted(f'{ROUND_KEYS}{_suffix(hop)}')}",
+        f'analyzer = "http://{_HOST}:{analyzer_port}"',
+        f"work = {quoted(shuffler_name(hop))}",
+        f"store_folder = {quoted(f'reports{_suffix(hop)}')}",
+        f"origins = {json.dumps(list(origins))}",
+    ]
+    if next_port is not None:
+        lines.append(f'next_shuffler = "http://{_HOST}:{next_port}"')
+    if hop == 0:
+        lines += [
             "[analyzer]",
             f"port = {analyzer_port}",
             f"tasks = {quoted('tasks')}",
@@ -172,9 +208,8 @@ def _settings(directory: Path, shuffler_port: int, analyzer_port: int, origins: 
             f"sealing_keys = [{quoted('analyzer.key')}]",
             f"budgets = {quoted('budgets.toml')}",
             f"work = {quoted('analyzer')}",
-            "",
         ]
-    )
+    return "\n".join([*lines, ""])
 
 
 def free_ports(count: int) -> list[int]:

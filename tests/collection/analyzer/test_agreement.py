@@ -11,9 +11,9 @@ import pytest
 
 from shuffledp.collection.analyzer import publishing
 from shuffledp.collection.analyzer.agreement import check_agreement
-from shuffledp.collection.analyzer.batches import BatchOutcome, BatchState
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.overview import directory_overview
+from shuffledp.collection.server.batches import BatchOutcome, BatchState
 from shuffledp.collection.wire.formats import digest
 from shuffledp.errors import DataError
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.estimating import estimate_round
+from shuffledp.collection.server.batches import BatchState
 from shuffledp.collection.wire.formats import digest
 from shuffledp.collection.wire.keys import SigningKey
 
@@ -200,7 +200,7 @@ def test_too_much_at_once_and_stopping_are_said_with_when_to_come_back(serve, ba
 
 def test_a_disk_that_is_full_is_no_fault_of_the_sender(client, batch, monkeypatch):
     client.put(path(batch), batch.signed)
-    from shuffledp.collection.analyzer import batches as batches_module
+    from shuffledp.collection.server import batches as batches_module
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
@@ -325,7 +325,7 @@ def test_the_shufflers_own_delivery(client, collection, batch):
 
 
 def test_not_ready_while_nothing_can_be_written(client, monkeypatch):
-    from shuffledp.collection.analyzer import batches as batches_module
+    from shuffledp.collection.server import batches as batches_module
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")

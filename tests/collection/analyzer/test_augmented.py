@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shuffledp.collection.analyzer.batches import max_manifest_bytes
 from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.analyzer.estimating import SHUFFLER_LEARNS, NotReleasedError, estimate_round
 from shuffledp.collection.analyzer.ledger import Ledger, spent_in
 from shuffledp.collection.analyzer.publishing import release_document, release_page
 from shuffledp.collection.analyzer.settings import PopulationBudget
+from shuffledp.collection.server.batches import ExpectedBatch
 from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
 from shuffledp.collection.wire.formats import HopCounts, Manifest
 from shuffledp.collection.wire.keys import SealingKey
@@ -122,7 +122,7 @@ def test_manifests_may_be_long_enough_for_the_dummies(shared_collection):
     largest = task.maximum_users + 2 * task.protocol.mean_dummies
     chunks = (bytes(32),) * int(-(-largest // 10_000))
     manifest = Manifest(task.id, USERS, int(largest), task.sealed_size, 10_000, chunks, HopCounts())
-    assert len(manifest.signed(shared_collection.shuffler)) <= max_manifest_bytes(task)
+    assert len(manifest.signed(shared_collection.shuffler)) <= ExpectedBatch.of_last(task).max_manifest_bytes
 
 
 def test_the_ledger_composes_augmented_releases(shared_collection, tmp_path):

@@ -17,11 +17,11 @@ from shuffledp.cli import main
 from shuffledp.collection.analyzer import backup as backup_module
 from shuffledp.collection.analyzer import publishing
 from shuffledp.collection.analyzer.backup import back_up, restore, undecided_tasks
-from shuffledp.collection.analyzer.batches import BatchOutcome, BatchState, batches_in
 from shuffledp.collection.analyzer.directory import MARKER, initialize, read_marker
 from shuffledp.collection.analyzer.ledger import entries_in, spent_in
 from shuffledp.collection.analyzer.overview import directory_overview
 from shuffledp.collection.analyzer.server import tasks_of
+from shuffledp.collection.server.batches import BatchOutcome, BatchState, batches_in
 from shuffledp.errors import DataError, OutputError
 
 FORMS = ("json", "csv", "html")

@@ -9,12 +9,11 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from shuffledp.collection.analyzer.batches import (
+from shuffledp.collection.server.batches import (
     Batches,
     BatchOutcome,
     BatchState,
-    max_manifest_bytes,
-    read_manifest,
+    ExpectedBatch,
 )
 from shuffledp.collection.wire.formats import MAX_MANIFEST_BYTES
 from shuffledp.collection.wire.keys import SigningKey
@@ -144,18 +143,18 @@ def test_the_same_chunks_from_several_senders_at_once(collection, batch):
 
 def test_manifests_are_read_only_from_the_shuffler_of_the_task(collection, batch):
     task = batch.task
-    assert read_manifest(batch.signed, task) == batch.manifest
-    assert read_manifest(batch.manifest.signed(SigningKey.create()), task) is None
+    assert ExpectedBatch.of_last(task).read(batch.signed) == batch.manifest
+    assert ExpectedBatch.of_last(task).read(batch.manifest.signed(SigningKey.create())) is None
     broken = bytearray(batch.signed)
     broken[-10] = broken[-10] ^ 1
     other_task = collection.task()
     few = collection.batch(task, collection.sealed(task, np.zeros(100, dtype=int)))
     for content in (b"", b"{}", b"[]", batch.signed[:-1], batch.signed + b" ", few.signed):
         with pytest.raises(ParameterError):
-            read_manifest(content, task)
+            ExpectedBatch.of_last(task).read(content)
     with pytest.raises(ParameterError, match="another task"):
-        read_manifest(batch.signed, other_task)
-    assert len(batch.signed) < max_manifest_bytes(task) < MAX_MANIFEST_BYTES
+        ExpectedBatch.of_last(other_task).read(batch.signed)
+    assert len(batch.signed) < ExpectedBatch.of_last(task).max_manifest_bytes < MAX_MANIFEST_BYTES
 
 
 def test_a_newer_version_of_the_file_is_refused(collection):

@@ -21,7 +21,7 @@ from shuffledp.collection.analyzer.counting import (
     count_messages,
     pieces_of,
 )
-from shuffledp.collection.analyzer.duplicates import find_duplicates
+from shuffledp.collection.server.duplicates import find_duplicates
 from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.errors import DataError
 from shuffledp.messages import Messages

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shuffledp.collection.analyzer import batches as batches_module
 from shuffledp.collection.analyzer import ledger as ledger_module
 from shuffledp.collection.analyzer import publishing
-from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.directory import initialize
+from shuffledp.collection.server import batches as batches_module
+from shuffledp.collection.server.batches import BatchState
 from shuffledp.collection.server.scheduling import ShutdownError
 from shuffledp.domain import Strings
 

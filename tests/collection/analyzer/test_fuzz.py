@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shuffledp.collection.analyzer.app import create_app
-from shuffledp.collection.analyzer.batches import read_manifest
+from shuffledp.collection.server.batches import ExpectedBatch
 from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.wire.keys import SigningKey, to_base64
 from shuffledp.errors import ParameterError
@@ -66,7 +66,7 @@ def test_manifests_are_read_or_refused_and_nothing_else(shared_collection, batch
     for number in range(MANIFESTS):
         content = mutated(batch) if number % 2 else well_signed(shared_collection, batch)
         try:
-            manifest = read_manifest(content, batch.task)
+            manifest = ExpectedBatch.of_last(batch.task).read(content)
         except ParameterError:
             continue
         assert manifest is None or manifest == batch.manifest

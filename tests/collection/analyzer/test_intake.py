@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from starlette.requests import Request
 
-from shuffledp.collection.analyzer.batches import BatchState
-from shuffledp.collection.analyzer.intake import BatchEndpoints
+from shuffledp.collection.server.batch_intake import BatchEndpoints
+from shuffledp.collection.server.batches import BatchState
 
 LIMIT = 20_000
 

@@ -12,7 +12,7 @@ import pytest
 
 from shuffledp.cli import main
 from shuffledp.collection.analyzer import publishing
-from shuffledp.collection.analyzer.batches import BatchState
+from shuffledp.collection.server.batches import BatchState
 from shuffledp.collection.server.operator import SOCKET, ask_server
 from shuffledp.errors import DataError, RefusedError, UnreachableError
 

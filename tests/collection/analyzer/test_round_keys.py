@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.overview import running_overview
 from shuffledp.collection.analyzer.releasing import ReleaseScheduler
+from shuffledp.collection.server.batches import BatchState
 from shuffledp.collection.server.round_keys import KeylessError
 from shuffledp.collection.task.key_documents import authentic_destruction
 from shuffledp.collection.wire.keys import ExpiredKeyError, SealingKey, SigningKey, to_base64

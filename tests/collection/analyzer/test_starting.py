@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from shuffledp.cli import main
-from shuffledp.collection.analyzer.batches import BatchState
 from shuffledp.collection.analyzer.server import check_analyzer
+from shuffledp.collection.server.batches import BatchState
 from shuffledp.collection.wire.keys import SealingKey, SigningKey
 from shuffledp.errors import DataError, ShuffledpError
 

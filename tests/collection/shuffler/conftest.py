@@ -238,7 +238,7 @@ class Place:
 
     def files(self) -> set[str]:
         """Everything in the work folder, and the stores of rounds."""
-        kept = (".lock", ".clock", "operator.sock")
+        kept = (".lock", ".clock", ".received", "operator.sock")
         return {each.name for each in (self.folder / "work").iterdir() if each.name not in kept} | {
             each.name for each in (self.folder / "store").glob("round-*")
         }

@@ -11,7 +11,7 @@ import pytest
 
 import shuffledp as sdp
 from shuffledp.collection.server.scheduling import ShutdownError
-from shuffledp.collection.shuffler import dummies, shuffling
+from shuffledp.collection.shuffler import dummies, mixtures
 from shuffledp.collection.shuffler.store.interface import RoundState
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
@@ -67,8 +67,8 @@ class Mixing:
 
     def tally(self):
         """What one batch contains: the number of messages of each index."""
-        mixture = shuffling._Mixture(self.task, lambda body: body, lambda: None)
-        content = b"".join(mixture.blocks(self.sealed))
+        mixture = mixtures.ReportMixture(self.task, lambda: None, lambda: self.sealed, lambda body: body)
+        content = b"".join(mixture.blocks())
         assert (mixture.reports, mixture.unopenable, mixture.size) == (len(self.sealed), 0, len(content))
         found = Counter(
             self.opened[message] if message in self.opened else self._index(message)
@@ -97,36 +97,36 @@ def test_batches_have_the_distribution_of_the_protocol(mixing, name):
     assert mixing(name).p_value() > ALPHA
 
 
-def drawn_twice(task, draw=dummies.sealed_dummies):
+def drawn_twice(task, _hop, draw=dummies.sealed_dummies):
     yield from draw(task)
     yield from draw(task)
 
 
-def missing(task):
+def missing(_task, _hop):
     yield from ()
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 @pytest.mark.parametrize(("fault", "rounds"), [(drawn_twice, 600), (missing, 200)])
 def test_dummies_that_are_drawn_twice_or_missing_are_seen(mixing, monkeypatch, name, fault, rounds):
-    monkeypatch.setattr(shuffling, "sealed_dummies", fault)
+    monkeypatch.setattr(mixtures, "sealed_dummies", fault)
     assert mixing(name).p_value(2 * rounds if name == PROTOCOLS[1] else rounds) <= ALPHA
 
 
 def test_dummies_before_sampling_are_seen(mixing, monkeypatch):
     """A shuffler that samples everything it mixes adds fewer dummies than it should."""
 
-    def sampled(task, draw=dummies.sealed_dummies):
+    def sampled(task, _hop, draw=dummies.sealed_dummies):
         messages = split(b"".join(draw(task)), task.sealed_size)
         kept = bernoulli(task.protocol.shuffler_keeps, len(messages))
         yield b"".join(message for message, keep in zip(messages, kept, strict=True) if keep)
 
-    monkeypatch.setattr(shuffling, "sealed_dummies", sampled)
+    monkeypatch.setattr(mixtures, "sealed_dummies", sampled)
     assert mixing("histogram/shuffler-geometric", epsilon=0.5).p_value(400) <= ALPHA
 
 
 def test_a_protocol_that_does_not_sample_keeps_every_report(mixing, monkeypatch):
-    monkeypatch.setattr(shuffling, "kept_reports", lambda task: iter(bernoulli(0.5, 10_000)))
+    monkeypatch.setattr(mixtures, "kept_reports", lambda task: iter(bernoulli(0.5, 10_000)))
     assert mixing("histogram/shuffler-laplace").p_value(300) <= ALPHA
 
 
@@ -244,7 +244,7 @@ def test_a_round_below_its_minimum_draws_nothing(place, serve, keys, served_roun
     """Reports that do not open do not count; then there is no batch, and no draw."""
     task, form, reports = served_round("histogram/shuffler-laplace", [0] * 6, minimum=5)
     draws = []
-    monkeypatch.setattr(shuffling, "sealed_dummies", lambda task: draws.append(task) or iter(()))
+    monkeypatch.setattr(mixtures, "sealed_dummies", lambda task, hop: draws.append(task) or iter(()))
     here = serve(round_keys=keys)
     bodies = [*reports[:4], *(report[:-1] + bytes([report[-1] ^ 1]) for report in reports[4:])]
     assert {here.post(form, report).status_code for report in bodies} == {201}
@@ -260,8 +260,8 @@ def test_a_shuffler_stops_while_it_seals(parties, monkeypatch):
         raise ShutdownError
 
     monkeypatch.setattr(dummies, "_AT_ONCE", 10)
-    mixture = shuffling._Mixture(task, lambda body: body, lambda: None)
-    blocks = mixture.blocks(seal(task, [0] * 5))
+    mixture = mixtures.ReportMixture(task, lambda: None, lambda: seal(task, [0] * 5), lambda body: body)
+    blocks = mixture.blocks()
     next(blocks)
     next(blocks)
     mixture.proceed = stop
@@ -273,8 +273,8 @@ def test_a_batch_without_a_message_is_drawn_again(place, serve, keys, served_rou
     """Every report may be left out, and no dummy drawn; how often does not depend on the values."""
     task, form, reports = served_round("histogram/shuffler-geometric", [0] * 2)
     draws = iter([(), (), (b"x" * form.sealed_size,)])
-    monkeypatch.setattr(shuffling, "sealed_dummies", lambda task: iter(next(draws)))
-    monkeypatch.setattr(shuffling, "kept_reports", lambda task: iter([False] * 100))
+    monkeypatch.setattr(mixtures, "sealed_dummies", lambda task, hop: iter(next(draws)))
+    monkeypatch.setattr(mixtures, "kept_reports", lambda task: iter([False] * 100))
     here = serve(round_keys=keys)
     assert {here.post(form, report).status_code for report in reports} == {201}
     until(lambda: here.shuffler.store.state(task.id) is RoundState.DELIVERED)

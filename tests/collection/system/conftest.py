@@ -86,6 +86,11 @@ def new_augmented_round(_begun):
 
 
 @pytest.fixture
+def new_chain_round(_begun):
+    return lambda: _begun(_rounds.ChainRound)
+
+
+@pytest.fixture
 def new_enrolled_round(_begun):
     return lambda: _begun(_rounds.EnrolledRound)
 

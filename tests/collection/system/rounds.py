@@ -22,6 +22,7 @@ from shuffledp.collection.shuffler.enrolment import create_tokens
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.keys import SigningKey
+from shuffledp.collection.wire.layers import add_layers
 from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import RefusedError, UnreachableError
 from shuffledp.messages import Tally
@@ -154,11 +155,13 @@ class Round(Rehearsal):
     configs: ClassVar[dict[str, str]] = {}
     """Settings files of servers with one of their own."""
     protocol = "uniform-blanket"
+    hops = 1
+    """Shufflers that a report passes."""
 
     @classmethod
     def begin(cls, folder, **settings) -> "Round":
         kind, size = sdp.find("histogram", cls.protocol), {"users": USERS, "domain_size": cls.copies * DEVICES}
-        here = cls.prepare(folder, kind=kind, settings=size, epsilon=4.0, delta=0.1, version=cls.version)
+        here = cls.prepare(folder, kind=kind, settings=size, epsilon=4.0, delta=0.1, version=cls.version, hops=cls.hops)
         task = here.task.task
         here.form, here.times = ReportFormat.of(task), cls.messages_of(task.protocol)
         here.name = task.id.hex()
@@ -166,7 +169,9 @@ class Round(Rehearsal):
         values = np.arange(cls.copies * DEVICES, dtype=task.protocol.message_format.dtype)
         packed = task.protocol.message_format.pack(values)
         here.sealed = [sealer.seal([each.tobytes()] * here.times, here.form.messages) for each in packed]
-        here.reports = [here.form.build(secrets.token_bytes(16), each) for each in here.sealed]
+        keys = task.wire.round_keys if task.wire else ()
+        layered = [add_layers(each, keys, task.id, after=0) for each in here.sealed]
+        here.reports = [here.form.build(secrets.token_bytes(16), each) for each in layered]
         here.tokens = [None] * len(here.reports)
         here.answers = defaultdict(list)
         here.documents = set()
@@ -202,7 +207,7 @@ class Round(Rehearsal):
             "seconds": seconds,
             "steps": steps,
             "late": late,
-            "shared": len(self.shufflers) > 1,
+            "shared": len(self.shufflers) > self.hops,
             "environment": self.environments[server],
             "folder": str(self.directory),
             "config": str(self.directory / self.configs.get(server, "servers.toml")),
@@ -286,7 +291,7 @@ class Round(Rehearsal):
             each.name
             for folder in self.works
             for each in folder.iterdir()
-            if not each.name.startswith((".lock", ".clock", "operator.sock"))
+            if not each.name.startswith((".lock", ".clock", ".received", "operator.sock"))
         }
         keys = {each.name for each in (self.directory / ROUND_KEYS).glob("*.key")}
         return work | keys | {each.name for each in (self.directory / "reports").glob("round-*")}
@@ -319,6 +324,23 @@ class OuterRound(Round):
         return any((self.directory / ROUND_KEYS).glob("*.key"))
 
 
+class ChainRound(OuterRound):
+    """A round of two shufflers in a chain: the second takes the batch of the first."""
+
+    hops = 2
+    shufflers = ("shuffler", "shuffler-2")
+    configs: ClassVar[dict[str, str]] = {"shuffler-2": "shuffler-2.toml"}
+
+    def equip(self) -> None:
+        self.works.append(self.directory / "shuffler-2")
+
+    def left_over(self) -> set[str]:
+        """Also keys of the second, and messages that it received."""
+        keys = {each.name for each in (self.directory / f"{ROUND_KEYS}-2").glob("*.key")}
+        received = {each.name for each in (self.directory / "shuffler-2" / ".received" / "batches").glob("*")}
+        return super().left_over() | keys | received
+
+
 class AugmentedRound(OuterRound):
     """A round whose shuffler adds dummies; the test lets it write down every draw, outside of its own directories."""
 
@@ -326,7 +348,7 @@ class AugmentedRound(OuterRound):
     record_draws = """
 import json
 from pathlib import Path
-from shuffledp.collection.analyzer.batches import Batches
+from shuffledp.collection.server.batches import Batches
 from shuffledp.protocols.histogram.shuffler_laplace import ShufflerLaplaceHistogram
 draw, put = ShufflerLaplaceHistogram.draw_dummy_counts, Batches.put_manifest
 

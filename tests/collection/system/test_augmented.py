@@ -21,16 +21,17 @@ shuffling.RoundShuffler._permute = die_after
 DRAW_KEPT_OVER_A_KILL = """
 from pathlib import Path
 kept = Path(folder, "kept-draw")
-seal = shuffling.sealed_dummies
+from shuffledp.collection.shuffler import mixtures
+seal = mixtures.sealed_dummies
 
-def seal_and_keep(task):
+def seal_and_keep(task, hop):
     if kept.exists():
         yield kept.read_bytes()
-    content = b"".join(seal(task))
+    content = b"".join(seal(task, hop))
     kept.write_bytes(content)
     yield content
 
-shuffling.sealed_dummies = seal_and_keep
+mixtures.sealed_dummies = seal_and_keep
 """
 """A fault: the dummies of a killed process are added to those of the next."""
 

@@ -75,7 +75,7 @@ RoundKeyDirectory.load = load_and_copy
 """
 LOOK_FOR_THE_KEY = """
 from pathlib import Path
-from shuffledp.collection.analyzer.batches import Batches
+from shuffledp.collection.server.batches import Batches
 put = Batches.put_manifest
 
 def look_first(self, manifest, content):

@@ -140,8 +140,8 @@ def test_spark_never_sees_the_key(spark, event_log, collection, tmp_path, monkey
 
 def test_an_analyzer_releases_through_the_cluster(spark, collection, tmp_path):
     """The whole release of a server whose engine is Spark: the same published counts as with the local engine."""
-    from shuffledp.collection.analyzer.batches import BatchState
     from shuffledp.collection.analyzer.server import Analyzer
+    from shuffledp.collection.server.batches import BatchState
 
     task = collection.task()
     batch = collection.batch(task, collection.sealed(task, np.arange(300) % 4))

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shuffledp.collection.analyzer.batches import (
-    Batch,
-    BatchState,
-    batches_in,
-    read_manifest,
-    restore_batches,
-    signed_manifest_in,
-    tasks_with_chunks,
-)
 from shuffledp.collection.analyzer.ledger import Entry, Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import Releases, published_in
 from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.server.batches import (
+    Batch,
+    BatchState,
+    ExpectedBatch,
+    batches_in,
+    restore_batches,
+    signed_manifest_in,
+    tasks_with_chunks,
+)
 from shuffledp.collection.server.databases import database_version
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.task.task import Task
@@ -158,7 +158,7 @@ def _lost_batch(contents: _WorkDirectory, task_id: bytes, work: Path, task: Task
         return Batch(task_id, BatchState.REFUSED, manifest, 0, entry.reason)
     try:
         content = signed_manifest_in(work, task_id)
-        read = read_manifest(content, task) if task else None
+        read = ExpectedBatch.of_last(task).read(content) if task else None
     except (OSError, ParameterError):
         content, read = b"", None
     if read is None or manifest not in (b"", digest(content)):

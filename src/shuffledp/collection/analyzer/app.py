@@ -9,14 +9,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.routing import Route
 
-from shuffledp.collection.analyzer.batches import BatchState
-from shuffledp.collection.analyzer.intake import BatchEndpoints, read_task_id
 from shuffledp.collection.analyzer.overview import running_overview
 from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.server import Analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings
 from shuffledp.collection.server.application import OperatorInterface, Server, create_server_app
-from shuffledp.collection.server.responses import VERSIONS, FileResponse, PreparedResponse, problem
+from shuffledp.collection.server.batch_intake import BatchEndpoints, batch_routes, read_task_id
+from shuffledp.collection.server.batches import BatchState
+from shuffledp.collection.server.responses import FileResponse, PreparedResponse, problem
 from shuffledp.collection.server.running import run_server
 
 _NO_RELEASE = problem(404, "no-release", "There is no release of this task yet.")
@@ -63,15 +63,7 @@ def create_app(analyzer: Analyzer) -> Starlette:
     return create_server_app(
         analyzer,
         [
-            *(
-                route
-                for version in VERSIONS
-                for route in (
-                    Route(f"/v{version}/batches/{{task}}", endpoints.put_manifest, methods=["PUT"]),
-                    Route(f"/v{version}/batches/{{task}}", endpoints.show_batch, methods=["GET"]),
-                    Route(f"/v{version}/batches/{{task}}/chunks/{{index}}", endpoints.put_chunk, methods=["PUT"]),
-                )
-            ),
+            *batch_routes(endpoints),
             Route("/v1/releases/{task}.csv", show_csv),
             Route("/v1/releases/{task}/page", show_page),
             Route("/v1/releases/{task}", show_json),

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement
-from shuffledp.collection.analyzer.batches import BATCH_STATES, BatchState, batches_in, drop_unfinished
 from shuffledp.collection.analyzer.directory import Marker, check_initialized, is_used, read_marker
 from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import RELEASE_FORMS, Releases
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.server.batches import BATCH_STATES, BatchState, batches_in, drop_unfinished
 from shuffledp.collection.server.databases import open_as_it_is
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.task.task import Task

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.collection.analyzer.duplicates import find_duplicates
+from shuffledp.collection.server.duplicates import find_duplicates
 from shuffledp.collection.server.processes import available_cores, mapped, processes_with
 from shuffledp.collection.server.scheduling import ShutdownError
 from shuffledp.collection.task.task import Task

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, has_ledger
-from shuffledp.collection.analyzer.batches import batches_in, tasks_with_chunks
 from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import published_in
+from shuffledp.collection.server.batches import batches_in, tasks_with_chunks
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.server.logs import event
 from shuffledp.durable_files import open_regular, write_durably

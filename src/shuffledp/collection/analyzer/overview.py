@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from shuffledp.collection.analyzer.agreement import LEDGER, check_agreement
-from shuffledp.collection.analyzer.batches import Batch, BatchState, batches_in
 from shuffledp.collection.analyzer.ledger import decision_in, spent_in
 from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.server import Analyzer, OpenedCounts, check_analyzer
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, PopulationBudget
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.server.batches import Batch, BatchState, batches_in
 from shuffledp.collection.server.directories import free_bytes
 from shuffledp.collection.server.operator import Alert, expiry_alerts
 from shuffledp.collection.task.task import Task

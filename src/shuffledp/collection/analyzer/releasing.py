@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from shuffledp.collection.analyzer.batches import Batch, Batches, BatchState
 from shuffledp.collection.analyzer.counting import Counted, count_messages, pieces_of
 from shuffledp.collection.analyzer.estimating import NotReleasedError, estimate_round
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.publishing import Releases
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.server.batches import Batch, Batches, BatchState
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.scheduling import Retries, ShutdownError, repeat

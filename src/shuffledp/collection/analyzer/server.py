@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement, restore_from_releases
-from shuffledp.collection.analyzer.batches import Batches
 from shuffledp.collection.analyzer.counting import Counted
 from shuffledp.collection.analyzer.directory import check_initialized, mark_existing
 from shuffledp.collection.analyzer.ledger import Ledger
@@ -16,6 +15,7 @@ from shuffledp.collection.analyzer.releasing import Files, Releaser
 from shuffledp.collection.analyzer.settings import AnalyzerSettings, read_budgets, read_hidden_strings
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.application import Server
+from shuffledp.collection.server.batches import Batches
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.round_keys import RoundKeyDirectory

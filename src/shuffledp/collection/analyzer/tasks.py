@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from shuffledp.collection.analyzer.settings import PopulationBudget
+from shuffledp.collection.server.batches import ExpectedBatch
 from shuffledp.collection.server.round_keys import RoundKeyDirectory
 from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
@@ -34,6 +35,11 @@ class AnalyzerTasks(TaskDirectory[Task]):
     def get(self, task_id: bytes) -> Task | None:
         """The task with this id, if it is served."""
         return self.find(task_id.hex())
+
+    def expected(self, task_id: bytes) -> ExpectedBatch | None:
+        """The batch of the last shuffler of a task, if the task is served."""
+        task = self.get(task_id)
+        return None if task is None else ExpectedBatch.of_last(task)
 
     def key(self, task: Task) -> SealingKey:
         """The key that opens the messages of a task; KeylessError or ExpiredKeyError if it cannot be used."""

@@ -22,6 +22,7 @@ from shuffledp.collection.task.task import Task
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.formats import REPORT_ID_SIZE, ReportFormat
 from shuffledp.collection.wire.keys import VerifyingKey
+from shuffledp.collection.wire.layers import add_layers
 from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import DataError, ParameterError, PolicyError, RefusedError
 from shuffledp.privacy.sampled_curves import SampledCurve
@@ -154,6 +155,8 @@ def sealed_report(task: Task, value: Any) -> bytes:
     packed = [row.tobytes() for row in task.protocol.message_format.pack(messages)]
     sealer = Sealer(task.analyzer, task.id, task.message_size, task.version)
     sealed = sealer.seal(packed, task.messages_per_report)
+    if task.wire is not None:
+        sealed = add_layers(sealed, task.wire.round_keys, task.id, after=0)
     order = np.arange(len(sealed))
     permute(order)  # so that positions do not reveal which messages are dummies
     return ReportFormat.of(task).build(os.urandom(REPORT_ID_SIZE), [sealed[index] for index in order.tolist()])

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from shuffledp.collection.server.application import OperatorInterface, Server, create_server_app
+from shuffledp.collection.server.batch_intake import BatchEndpoints, batch_routes
 from shuffledp.collection.server.responses import VERSIONS, PreparedResponse, version_of
 from shuffledp.collection.server.running import run_server, tune_process
 from shuffledp.collection.shuffler.intake import UNKNOWN_TASK, ReportEndpoint
@@ -43,9 +44,20 @@ def create_app(shuffler: Shuffler) -> Starlette:
         *(Route(f"/v{version}/tasks/{{task}}/reports", reports, methods=["POST"]) for version in VERSIONS),
         *(Route(f"/v{version}/tasks/{{task}}", show_task) for version in VERSIONS),
     ]
+    routes: list[Route] = [] if shuffler.settings.role == "mixer" else receiving
+    if shuffler.received is not None:
+        batches = BatchEndpoints(
+            shuffler.tasks,
+            shuffler.received,
+            shuffler.metrics,
+            max_bytes=shuffler.settings.waiting_megabytes << 20,
+            arrived=lambda: None,
+        )
+        shuffler.when_stopping(batches.stop)
+        routes = routes + batch_routes(batches)
     return create_server_app(
         shuffler,
-        [] if shuffler.settings.role == "mixer" else receiving,
+        routes,
         OperatorInterface(
             shuffler.settings.work,
             shuffler.operator.overview,

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import repeat
+from typing import Any
 
 from shuffledp.collection.server.processes import available_cores, mapped, processes_with
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.keys import SealingPublicKey
+from shuffledp.collection.wire.layers import add_layers
 from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.randomness import SYSTEM, Dyadic, bernoulli
 
@@ -32,39 +34,49 @@ def _coins(keep: Dyadic) -> Iterator[bool]:
         yield from bernoulli(keep, _COINS, SYSTEM).astype(bool).tolist()
 
 
-def sealed_dummies(task: Task) -> Iterator[bytes]:
-    """The sealed dummies of one round in blocks, from a fresh draw; nothing unless the protocol is augmented."""
+def sealed_dummies(task: Task, hop: int = 0) -> Iterator[bytes]:
+    """The sealed dummies of one round in blocks, from a fresh draw; nothing unless the protocol is augmented.
+
+    ``hop`` is the index of this shuffler; dummies get the layers of those that follow.
+    """
     if task.protocol.trust != "augmented":
         return
     packed = task.protocol.message_format.pack(task.protocol.draw_dummies(source=SYSTEM))
     parts = (packed[start : start + _AT_ONCE].tobytes() for start in range(0, len(packed), _AT_ONCE))
-    arguments = (task.analyzer.raw, task.id, task.message_size, task.version)
+    following = () if task.wire is None else tuple(key.raw for key in task.wire.round_keys)
+    arguments = (task.analyzer.raw, task.id, task.message_size, task.version, following, hop)
     if len(packed) < _MIN_DUMMIES_FOR_PROCESSES:
-        sealer = _sealer(*arguments)
-        yield from (_sealed(sealer, part) for part in parts)
+        sealer = _DummySealer(*arguments)
+        yield from map(sealer.sealed, parts)
         return
     count = available_cores()
     with processes_with(_begin, *arguments, count=count) as pool:
         yield from mapped(pool, _seal_in_process, parts, count)
 
 
-def _sealer(key: bytes, task_id: bytes, message_size: int, version: int) -> Sealer:
-    return Sealer(SealingPublicKey(key), task_id, message_size, version)
+class _DummySealer:
+    """Seals the dummies of one round for everybody whom they pass."""
+
+    def __init__(
+        self, key: bytes, task_id: bytes, message_size: int, version: int, round_keys: tuple[bytes, ...], hop: int
+    ) -> None:
+        self._sealer = Sealer(SealingPublicKey(key), task_id, message_size, version)
+        self._round_keys, self._hop = [SealingPublicKey(raw) for raw in round_keys], hop
+
+    def sealed(self, part: bytes) -> bytes:
+        """The sealed messages of concatenated packed ones."""
+        size = self._sealer.message_size
+        packed = [part[start : start + size] for start in range(0, len(part), size)]
+        sealed = self._sealer.seal(packed, len(packed))
+        return b"".join(add_layers(sealed, self._round_keys, self._sealer.task_id, after=self._hop))
 
 
-def _sealed(sealer: Sealer, part: bytes) -> bytes:
-    """The sealed messages of concatenated packed ones."""
-    size = sealer.message_size
-    packed = [part[start : start + size] for start in range(0, len(part), size)]
-    return b"".join(sealer.seal(packed, len(packed)))
+_process_sealer: list[_DummySealer] = []
 
 
-_process_sealer: list[Sealer] = []
-
-
-def _begin(*arguments: object) -> None:
-    _process_sealer.append(_sealer(*arguments))  # type: ignore[arg-type]
+def _begin(*arguments: Any) -> None:
+    _process_sealer.append(_DummySealer(*arguments))
 
 
 def _seal_in_process(part: bytes) -> bytes:
-    return _sealed(_process_sealer[0], part)
+    return _process_sealer[0].sealed(part)

@@ -169,7 +169,7 @@ class ShufflerOperator:
         return sorted(rounds, key=lambda status: (status.served.closes if status.served else 0.0, status.task))
 
     def _status(self, task_id: bytes, record: RoundRecord) -> RoundStatus:
-        served, scheduled = self.tasks.get(task_id.hex()), self.scheduler.get(task_id)
+        served, scheduled = self.tasks.find(task_id.hex()), self.scheduler.get(task_id)
         error = record.error or (scheduled.retries.last_error or None if scheduled is not None else None)
         if record.state in FINISHED:
             error = None
@@ -192,7 +192,7 @@ class ShufflerOperator:
         A round below its minimum is refused, since closing it would destroy its reports.
         """
         task_id, record = self._find(task)
-        served = self.tasks.get(task_id.hex())
+        served = self.tasks.find(task_id.hex())
         if served is None:
             raise StoreError(f"The task of round {task} is missing or refused; put its file back to close the round.")
         if record.state is not RoundState.COLLECTING:

@@ -40,6 +40,7 @@ _LONGEST_PAUSE_SECONDS = 300.0
 _LONGEST_PAUSE_IF_REFUSED_SECONDS = 3600.0
 _LONGEST_PAUSE_WITHOUT_BATCH_SECONDS = 60.0
 _FAILURES_UNTIL_NOT_READY = 3
+_OVERDUE_SECONDS = 3600.0  # after the closing time, until a missing batch of the shuffler before is an alert
 _THREADS, _DELIVERIES = 4, 2
 
 Value = TypeVar("Value")
@@ -91,8 +92,11 @@ class RoundScheduler:
         grace_seconds: float = 0.0,
         tick: float = 1.0,
         clock: Callable[[], float] = time.time,
+        next_delivery: Delivery | None = None,
     ) -> None:
+        """``delivery`` is to the analyzer, ``next_delivery`` to the next shuffler of chains."""
         self._tasks, self._store, self._round_shuffler, self._delivery = tasks, store, round_shuffler, delivery
+        self._next_delivery = next_delivery
         self._tokens, self._grace_seconds, self._tick, self._clock = tokens, grace_seconds, tick, clock
         self._steady = clock.steady if isinstance(clock, RoundClock) else clock
         self._threads = ThreadPoolExecutor(_THREADS, "rounds")
@@ -150,7 +154,8 @@ class RoundScheduler:
             self._watcher.cancel()
         for worker in self._workers:
             worker.cancel()
-        self._delivery.abort()
+        for delivery in filter(None, (self._delivery, self._next_delivery)):
+            delivery.abort()
         await asyncio.gather(*self._workers, *filter(None, [self._watcher]), return_exceptions=True)
         for threads in (self._deliveries, self._threads):
             await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
@@ -165,8 +170,11 @@ class RoundScheduler:
     def _open(self, served: ServedTask) -> None:
         if served.id not in (rounds := self._store.rounds()):
             self._check_new_keys(served, rounds)
-        self._store.open_round(served.id, maximum=served.task.maximum_users, tokens=self._tokens is not None)
-        if self._tokens is not None and self._store.state(served.id) is RoundState.COLLECTING:
+        if not served.is_last and self._next_delivery is None:
+            raise ParameterError("This shuffler is not the last of the task: set next_shuffler, the URL of the next.")
+        needs_tokens = self._tokens is not None and served.hop == 0
+        self._store.open_round(served.id, maximum=served.task.maximum_users, tokens=needs_tokens)
+        if needs_tokens and self._store.state(served.id) is RoundState.COLLECTING:
             with suppress(DamagedRoundError):  # one damaged round must not prevent the start
                 self._load_tokens(served)
 
@@ -184,7 +192,7 @@ class RoundScheduler:
             )
 
     def _load_tokens(self, served: ServedTask) -> None:
-        if self._tokens is not None:
+        if self._tokens is not None and served.hop == 0:
             self._tokens.load_new(served.name, lambda hashes: self._store.add_tokens(served.id, hashes))
 
     async def _watch(self) -> None:
@@ -291,11 +299,15 @@ class RoundScheduler:
     def _clean_finished(self, served: ServedTask) -> None:
         """Remove what is left of a finished round; its reports are destroyed."""
         self._round_shuffler.clean(served.name)
+        self._round_shuffler.delete_received(served, "The round is over.")
         self._round_shuffler.destroy_key(served)
 
     async def _collect(self, scheduled: ScheduledRound, record: RoundRecord) -> None:
         """Close the round if it is full or past its closing time, else wait until the next tick."""
         served = scheduled.served
+        if served.hop > 0:
+            await self._await_batch(scheduled)
+            return
         remaining = served.closes - self._clock()
         if remaining > 0:
             scheduled.below_since = None  # the clock may have been set back
@@ -316,6 +328,19 @@ class RoundScheduler:
             else:
                 scheduled.retries.note("")
         await self._wait(scheduled, min(remaining, self._tick))
+
+    async def _await_batch(self, scheduled: ScheduledRound) -> None:
+        """Close the round once the batch of the shuffler before is complete; alert the operator if it is overdue."""
+        served = scheduled.served
+        if await self._call(self._round_shuffler.has_received, served):
+            await self._call(self._store.close_round, served.id)
+            event("received", task=served.name, hop=served.hop)
+            await self._refresh(scheduled)
+            return
+        self._note_missing_key(scheduled)
+        if not scheduled.keyless and self._clock() > served.closes + _OVERDUE_SECONDS:
+            self._log_once(scheduled, "The batch of the shuffler before has not arrived; ask its operator.")
+        await self._wait(scheduled, self._tick)
 
     def _note_missing_key(self, scheduled: ScheduledRound) -> None:
         """Alert the operator while the round still collects, when the key may still be put back in time."""
@@ -382,6 +407,7 @@ class RoundScheduler:
             if not claimed or self._store.state(served.id) is not RoundState.SHUFFLED:
                 return False
             self._store.destroy(served.id)
+            self._round_shuffler.delete_received(served)
             self._round_shuffler.destroy_key(served)  # with it and the batch, copies of reports could be linked
             batch = self._round_shuffler.batch(served)
             if batch is None:
@@ -391,7 +417,8 @@ class RoundScheduler:
                 )
                 return False
             self._round_shuffler.clean(served.name, keep=batch.file)
-            answer = self._delivery.deliver(batch)
+            delivery = self._delivery if served.is_last or self._next_delivery is None else self._next_delivery
+            answer = delivery.deliver(batch)
             self._store.advance(served.id, RoundState.DELIVERED)
             self._round_shuffler.clean(served.name)
         event("delivered", task=served.name, reports=batch.manifest.reports, analyzer=answer)

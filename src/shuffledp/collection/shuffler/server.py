@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shuffledp.collection.server.application import Server
+from shuffledp.collection.server.batches import Batches
 from shuffledp.collection.server.bodies import MemoryLimit
 from shuffledp.collection.server.directories import check_directory, lock_directory
 from shuffledp.collection.server.logs import event
@@ -38,6 +39,7 @@ from shuffledp.errors import DataError, ParameterError
 _MEGABYTE = 1 << 20
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
 _ATTEMPTS_PER_LOG_LINE = 12
+_RECEIVED = ".received"  # the directory of batches of shufflers before this one
 
 
 class Shuffler(Server):
@@ -72,9 +74,13 @@ class Shuffler(Server):
             wait_seconds=settings.waiting_seconds,
         )
         self.commit_queue = CommitQueue(self.store, self.metrics)
+        self.received: Batches | None = None
         round_shuffler: RoundShuffler | None = None
         self.scheduler: RoundScheduler | IngestScheduler
         if isinstance(key, SigningKey):
+            received = settings.work / _RECEIVED
+            received.mkdir(mode=0o700, exist_ok=True)
+            self.received = Batches(received, states="batches.db")
             round_shuffler, self.scheduler = self._mixing(key, tick)
         else:
             self.scheduler = IngestScheduler(
@@ -104,6 +110,7 @@ class Shuffler(Server):
             settings.permutation_megabytes * _MEGABYTE,
             lambda: self.stopping,
             RoundKeyDirectory(settings.round_keys, KeyReader(settings.key_command), key, self.clock),
+            self.received,
         )
         delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self.stopping)
         scheduler = RoundScheduler(
@@ -116,12 +123,19 @@ class Shuffler(Server):
             grace_seconds=settings.grace_seconds,
             clock=self.clock,
             tick=tick,
+            next_delivery=None if settings.next_shuffler is None else self._delivery_to_next(settings.next_shuffler),
         )
         return round_shuffler, scheduler
+
+    def _delivery_to_next(self, address: str) -> Delivery:
+        settings = self.settings
+        return Delivery(address, settings.next_shuffler_ca, settings.delivery_seconds, lambda: self.stopping)
 
     def close(self) -> None:
         """Close the store and release the lock of the work directory."""
         self.store.close()
+        if self.received is not None:
+            self.received.close()
         self._lock.release()
 
 
@@ -134,6 +148,8 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey | VerifyingKe
     authors = [VerifyingKey.load(path) for path in settings.authors]
     if settings.analyzer is not None and settings.analyzer.startswith("https:"):
         tls_context(settings.analyzer_ca)
+    if settings.next_shuffler is not None and settings.next_shuffler.startswith("https:"):
+        tls_context(settings.next_shuffler_ca)
     if settings.store_dsn_file is not None:
         _read_database_url(settings.store_dsn_file)
     check_certificate(settings.tls_certificate, settings.tls_key)

@@ -45,6 +45,11 @@ class ShufflerSettings(ServerSettings):
     """Certificate authorities for the analyzer's certificate, instead of the system's."""
     analyzer_plain_http: str | None = None
     """Name or address of an analyzer host in a private network to which batches may be sent without TLS."""
+    next_shuffler: str | None = None
+    """URL of the next shuffler, for tasks with a chain of shufflers in which this one is not the last; https, or this
+    machine."""
+    next_shuffler_ca: Path | None = None
+    """Certificate authorities for the next shuffler's certificate, instead of the system's."""
     work: Path
     """A directory for the permutation and for undelivered batches, with space for two rounds."""
     store: str = "sqlite"
@@ -84,7 +89,9 @@ class ShufflerSettings(ServerSettings):
             raise ParameterError("authors must name at least one public key: that of an author whose tasks are served.")
         self._check_role()
         if self.analyzer is not None:
-            _check_analyzer(self.analyzer, self.analyzer_plain_http)
+            _check_receiver("analyzer", self.analyzer, self.analyzer_plain_http)
+        if self.next_shuffler is not None:
+            _check_receiver("next_shuffler", self.next_shuffler, None)
         needed = {"sqlite": self.store_folder, "postgres": self.store_dsn_file}.get(self.store)
         if needed is None or (self.store_folder and self.store_dsn_file):
             raise ParameterError(f"{_STORES}, and not both; got store = {self.store!r}.")
@@ -117,7 +124,11 @@ class ShufflerSettings(ServerSettings):
                 f"Missing settings of the shuffler: {', '.join(missing)}; the role {self.role} needs them."
             )
         if self.role == "ingest":
-            given = [name for name in ("signing_key", "round_keys", "analyzer") if getattr(self, name) is not None]
+            given = [
+                name
+                for name in ("signing_key", "round_keys", "analyzer", "next_shuffler")
+                if getattr(self, name) is not None
+            ]
             if given:
                 raise ParameterError(
                     f"A process of the role ingest has no keys and delivers nothing: remove {', '.join(given)}."
@@ -128,16 +139,21 @@ class ShufflerSettings(ServerSettings):
             )
 
 
-def _check_analyzer(address: str, plain_http: str | None) -> None:
+def _check_receiver(name: str, address: str, plain_http: str | None) -> None:
+    """Refuse an address of the server that takes batches unless it has TLS, is this machine, or is excepted."""
     try:
-        analyzer = ServerUrl.parse(address)
+        receiver = ServerUrl.parse(address)
     except ParameterError as error:
-        raise ParameterError(f"analyzer must be a URL such as https://analyzer.example. {error}") from None
-    allowed = _is_loopback(analyzer) or (plain_http or "").lower() == analyzer.host
-    if analyzer.scheme == "http" and not allowed:
         raise ParameterError(
-            f"Batches must not be sent to {address} without TLS, since it is another machine: use https, or "
-            f'set analyzer_plain_http = "{analyzer.host}" if the network is private.'
+            f"{name} must be a URL such as https://{name.replace('_', '-')}.example. {error}"
+        ) from None
+    allowed = _is_loopback(receiver) or (plain_http or "").lower() == receiver.host
+    if receiver.scheme == "http" and not allowed:
+        remedy = (
+            f', or set analyzer_plain_http = "{receiver.host}" if the network is private' if name == "analyzer" else ""
+        )
+        raise ParameterError(
+            f"Batches must not be sent to {address} without TLS, since it is another machine: use https{remedy}."
         )
 
 

@@ -7,19 +7,18 @@ delivered. Leftovers of a killed process are removed by the next one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
+from shuffledp.collection.server.batches import Batches, BatchState
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.round_keys import RoundKeyDirectory
 from shuffledp.collection.server.scheduling import ShutdownError
-from shuffledp.collection.shuffler.dummies import kept_reports, sealed_dummies
+from shuffledp.collection.shuffler.mixtures import BatchMixture, Mixture, ReportMixture
 from shuffledp.collection.shuffler.store.interface import RoundState, Store, StoreError
 from shuffledp.collection.shuffler.tasks import ServedTask
-from shuffledp.collection.task.task import Task
-from shuffledp.collection.wire.formats import HEADER_SIZE, HopCounts, Manifest, digest
+from shuffledp.collection.wire.formats import HEADER_SIZE, Manifest, digest
 from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.collection.wire.outer_seal import ReportOpener
 from shuffledp.durable_files import sync_directory
@@ -27,7 +26,6 @@ from shuffledp.shuffling.external import permute_file
 
 _CHUNK_BYTES = 1 << 22
 _MAX_CHUNKS = 1 << 16
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -49,49 +47,6 @@ class ShuffledBatch:
         return content
 
 
-@dataclass
-class _Mixture:
-    """What goes into a batch: the messages of stored reports, opened as they are read, and dummies of the shuffler."""
-
-    task: Task
-    open_report: Callable[[bytes], bytes | memoryview | None]
-    """The sealed messages of a stored report; None if its outer seal does not open."""
-    proceed: Callable[[], None]
-    """Called between blocks; an exception of it ends the work."""
-    reports: int = 0
-    """Reports that opened, also those that an augmented shuffler leaves out of its sample."""
-    unopenable: int = 0
-    size: int = 0
-    """Bytes of all blocks."""
-
-    def blocks(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
-        """The sealed messages in blocks; dummies are drawn last, and only if there are enough reports."""
-        self.reports = self.unopenable = self.size = 0
-        for block in chain(self._messages(bodies), self._dummies()):
-            self.proceed()
-            self.size += len(block)
-            yield block
-
-    def _messages(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
-        block, kept = bytearray(), kept_reports(self.task)
-        for body in bodies:
-            records = self.open_report(body)
-            if records is None:
-                self.unopenable += 1
-                continue
-            self.reports += 1
-            if next(kept):
-                block += records
-            if len(block) >= _BLOCK_BYTES:
-                yield bytes(block)
-                block.clear()
-        yield bytes(block)
-
-    def _dummies(self) -> Iterator[bytes]:
-        if self.reports >= self.task.minimum_users:
-            yield from sealed_dummies(self.task)
-
-
 @dataclass(frozen=True)
 class RoundShuffler:
     """Creates batches in the work directory."""
@@ -102,6 +57,8 @@ class RoundShuffler:
     memory: int
     stopping: Callable[[], bool] = lambda: False
     round_keys: RoundKeyDirectory = field(default_factory=RoundKeyDirectory)
+    received: Batches | None = None
+    """The batches of shufflers before this one, in chains; None if it takes none."""
 
     def shuffle(self, served: ServedTask) -> RoundState | None:
         """Advance a closed round to SHUFFLED, or to DESTROYED if it is below its minimum, and return the new state.
@@ -112,8 +69,10 @@ class RoundShuffler:
         with self.store.claim(served.id) as claimed:
             if not claimed or self.store.state(served.id) is not RoundState.CLOSED:
                 return None
+            if served.hop > 0 and not self.has_received(served):
+                return None
             self.clean(served.name)
-            if self.store.count(served.id) < served.task.minimum_users:
+            if served.hop == 0 and self.store.count(served.id) < served.task.minimum_users:
                 return self._destroy(served)
             try:
                 batch = self._permute(served)
@@ -129,8 +88,9 @@ class RoundShuffler:
             messages = {} if is_augmented else {"messages": batch.manifest.messages}
             event("shuffled", task=served.name, reports=batch.manifest.reports, **messages)
             counts = batch.manifest.counts
-            if counts is not None and counts.unopenable:
-                event("unopenable", level=logging.WARNING, task=served.name, reports=counts.unopenable)
+            if counts is not None and (counts.unopenable or counts.repeated):
+                what = {"reports": counts.unopenable} if served.hop == 0 else {"messages": counts.unopenable}
+                event("unopenable", level=logging.WARNING, task=served.name, repeated=counts.repeated, **what)
             return RoundState.SHUFFLED
 
     def batch(self, served: ServedTask) -> ShuffledBatch | None:
@@ -140,6 +100,20 @@ class RoundShuffler:
         if not file.exists():
             return None
         return ShuffledBatch(Manifest.verified(signed, self.key.public, served.task.version), signed, file)
+
+    def has_received(self, served: ServedTask) -> bool:
+        """Whether all of the batch of the shuffler before has arrived, and is not yet mixed."""
+        batch = None if self.received is None else self.received.get(served.id)
+        return batch is not None and batch.state is BatchState.COMPLETE
+
+    def delete_received(self, served: ServedTask, reason: str = "") -> None:
+        """Delete the messages of the shuffler before; refuse its batch for good if a reason is given."""
+        if self.received is None or served.hop == 0 or self.received.get(served.id) is None:
+            return
+        if reason:
+            self.received.give_up(served.id, reason)
+        else:
+            self.received.finish(served.id, BatchState.RELEASED)
 
     def destroy_key(self, served: ServedTask) -> None:
         """Destroy the round key; only of a round whose reports are destroyed, which nobody needs to open any more."""
@@ -158,6 +132,7 @@ class RoundShuffler:
         reports = self.store.count(served.id)
         self.clean(served.name)
         self.store.destroy(served.id)
+        self.delete_received(served, "The messages that opened come from fewer users than the task requires.")
         minimum = served.task.minimum_users
         event("destroyed", level=logging.ERROR, task=served.name, reports=reports, minimum=minimum)
         return RoundState.DESTROYED
@@ -165,13 +140,12 @@ class RoundShuffler:
     def _permute(self, served: ServedTask) -> ShuffledBatch | None:
         """The batch of all messages in uniformly random order; None if there are too few reports."""
         permuted = self.work / f"{served.name}.shuffled"
-        mixture = _Mixture(served.task, self._opener(served), self._check_stopping)
-        size = served.format.sealed_size
+        mixture = self._mixture(served)
+        size = served.task.record_size(served.hop)
         messages = 0
         while not messages:  # an augmented shuffler may drop all reports and draw no dummy, whatever the values are
-            blocks = mixture.blocks(self.store.reports(served.id))
-            messages = permute_file(blocks, size, permuted, scratch=self.work, memory=self.memory)
-            if mixture.reports < served.task.minimum_users:
+            messages = permute_file(mixture.blocks(), size, permuted, scratch=self.work, memory=self.memory)
+            if not mixture.is_enough:
                 return None
         if messages * size != mixture.size:
             raise StoreError(f"{messages:,} messages of {size:,} bytes cannot have {mixture.size:,} bytes.")
@@ -182,25 +156,31 @@ class RoundShuffler:
         self.clean(served.name, keep=file)
         return ShuffledBatch(manifest, signed, file)
 
-    def _opener(self, served: ServedTask) -> Callable[[bytes], bytes | memoryview | None]:
-        """A function that gives the sealed messages of a stored report, or None if its outer seal does not open."""
-        if served.round_key is None:
-            return served.format.records
-        key = self.round_keys.load(served.round_key)
-        return ReportOpener(key, header_size=HEADER_SIZE, report_size=served.format.size).open
+    def _mixture(self, served: ServedTask) -> Mixture:
+        """What this shuffler mixes: reports, or the batch of the one before."""
+        key = None if served.round_key is None else self.round_keys.load(served.round_key)
+        if served.hop > 0 and key is not None and self.received is not None:
+            return BatchMixture(served.task, self._check_stopping, self.received, key, served.hop)
 
-    def _describe(self, served: ServedTask, file: Path, messages: int, mixture: _Mixture) -> Manifest:
+        def bodies() -> Iterable[bytes]:
+            return self.store.reports(served.id)
+
+        if key is None:
+            return ReportMixture(served.task, self._check_stopping, bodies, served.format.records)
+        opener = ReportOpener(key, header_size=HEADER_SIZE, report_size=served.format.size)
+        return ReportMixture(served.task, self._check_stopping, bodies, opener.open)
+
+    def _describe(self, served: ServedTask, file: Path, messages: int, mixture: Mixture) -> Manifest:
         """The manifest of a file of permuted messages."""
-        size = served.format.sealed_size
+        size = served.task.record_size(served.hop)
         records = max(1, _CHUNK_BYTES // size, -(-messages // _MAX_CHUNKS))
         hashes = []
         with file.open("rb") as content:
             while chunk := content.read(records * size):
                 self._check_stopping()
                 hashes.append(digest(chunk))
-        counts = None if served.round_key is None else HopCounts(unopenable=mixture.unopenable)
-        manifest = Manifest(served.id, mixture.reports, messages, size, records, tuple(hashes), counts)
-        manifest.check_task(served.task)
+        manifest = Manifest(served.id, mixture.reports, messages, size, records, tuple(hashes), mixture.counts)
+        manifest.check_task(served.task, served.hop)
         return manifest
 
     def _batch_file(self, served: ServedTask, signed: bytes) -> Path:

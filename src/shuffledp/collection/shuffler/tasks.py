@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shuffledp.collection.server.batches import ExpectedBatch
 from shuffledp.collection.server.responses import PreparedResponse
 from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
@@ -33,11 +34,18 @@ class ServedTask:
     """Seconds since 1970."""
     answer: PreparedResponse
     """The signed task, for devices."""
+    hop: int = 0
+    """The index of this shuffler in the task; the first takes reports, later ones the batch of the one before."""
 
     @property
     def round_key(self) -> SealingPublicKey | None:
-        """The key of the outer seals; None for version 1, which has none."""
-        return self.format.round_key
+        """The key of this shuffler's seals; None for version 1, which has none."""
+        return None if self.task.wire is None else self.task.wire.shufflers[self.hop].sealing
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the analyzer takes its batch; else the next shuffler does."""
+        return self.hop == self.task.hops - 1
 
     @property
     def id(self) -> bytes:
@@ -53,11 +61,15 @@ class ServedTask:
 def load_task(path: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> ServedTask:
     """The task of a file; ShuffledpError unless a trusted author signed it for this shuffler."""
     task, content = load_authentic(path, authors)
-    if task.shuffler != shuffler:
-        raise ParameterError(f"The task {path} is for the shuffler's key {task.shuffler.id}, not for {shuffler.id}.")
+    hops = [hop for hop in range(task.hops) if task.verifying_key(hop) == shuffler]
+    if not hops:
+        named = ", ".join(task.verifying_key(hop).id for hop in range(task.hops))
+        raise ParameterError(f"The task {path} is for the shuffler's key {named}, not for {shuffler.id}.")
     report_format = ReportFormat.of(task)
     answer = PreparedResponse(200, content, _HEADERS)
-    return ServedTask(task, report_format, report_format.size, task.opens.timestamp(), task.closes.timestamp(), answer)
+    return ServedTask(
+        task, report_format, report_format.size, task.opens.timestamp(), task.closes.timestamp(), answer, hops[0]
+    )
 
 
 class ShufflerTasks(TaskDirectory[ServedTask]):
@@ -68,9 +80,16 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         self._shuffler = shuffler
 
     def get(self, name: str, version: int | None = None) -> ServedTask | None:
-        """The served task with this hexadecimal id and, if given, this version; None if there is none."""
+        """The task with this hexadecimal id and, if given, this version, whose reports this shuffler takes, or None."""
         served = self.find(name)
-        return served if served is None or version in (None, served.task.version) else None
+        if served is None or served.hop > 0 or version not in (None, served.task.version):
+            return None
+        return served
+
+    def expected(self, task_id: bytes) -> ExpectedBatch | None:
+        """The batch of the shuffler before this one; None if there is no such shuffler or task."""
+        served = self.find(task_id.hex())
+        return ExpectedBatch(served.task, served.hop - 1) if served is not None and served.hop > 0 else None
 
     def _read(self, path: Path) -> tuple[str, ServedTask]:
         served = load_task(path, self.authors.keys, self._shuffler)

@@ -23,7 +23,7 @@ from shuffledp.collection.task.signed_documents import check_author
 from shuffledp.collection.task.wire_version_2 import KEYS_OF_VERSION_2, WireVersion2
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
-from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size
+from shuffledp.collection.wire.sealing import LAYER_SIZE, SUITE_NAME, sealed_size
 from shuffledp.collection.wire.times import time_from, time_to
 from shuffledp.domain import Categories
 from shuffledp.durable_files import read_limited
@@ -148,6 +148,12 @@ class Task:
                 f"most {MAX_DUMMIES_PER_ROUND:,}; use fewer categories or a larger epsilon.",
                 dummies=self.protocol.mean_dummies,
             )
+        if len(self.wire.shufflers) > 1:
+            raise ParameterError(
+                f"{self.protocol.name} in a chain of shufflers is not supported by this version of shuffledp; name one "
+                "shuffler, or use a newer version.",
+                reason="unsupported",
+            )
 
     def _check_wire(self, wire: WireVersion2) -> None:
         """Refuse further fields of version 2 that contradict the others."""
@@ -210,6 +216,19 @@ class Task:
     def sealed_size(self) -> int:
         """Bytes of a sealed message."""
         return sealed_size(self.message_size)
+
+    @property
+    def hops(self) -> int:
+        """The number of shufflers that a report passes."""
+        return 1 if self.wire is None else len(self.wire.shufflers)
+
+    def record_size(self, hop: int) -> int:
+        """Bytes of a message in the batch of the shuffler with this index, with the layers of those that follow."""
+        return self.sealed_size + (self.hops - 1 - hop) * LAYER_SIZE
+
+    def verifying_key(self, hop: int) -> VerifyingKey:
+        """The key that verifies the batch of the shuffler with this index."""
+        return self.shuffler if self.wire is None else self.wire.shufflers[hop].signing
 
     @cached_property
     def guarantee(self) -> Guarantee:

@@ -123,10 +123,16 @@ class WireVersion2:
         ):
             raise ParameterError("The same key is used in two roles of the task; every role needs its own.")
 
+    @property
+    def round_keys(self) -> tuple[SealingPublicKey, ...]:
+        """The round keys of all shufflers."""
+        return tuple(keys.sealing for keys in self.shufflers)
+
     def check_supported(self) -> None:
         """Refuse what the format allows and this program does not carry out yet; the reason is ``unsupported``."""
         unsupported = {
-            f"a chain of {len(self.shufflers)} shufflers": len(self.shufflers) > 1,
+            "traps": self.traps > 0,
+            "a chain of shufflers with carriers": len(self.shufflers) > 1 and self.carriers is not None,
             "reports of two sizes (carriers)": self.carriers is not None,
             "rounds of a series": self.series is not None,
             "the hybrid outer seal": self.outer_suite == HYBRID_OUTER_SUITE,

@@ -56,7 +56,7 @@ class ReportFormat:
     def of(cls, task: Task) -> Self:
         """The format of a task's reports."""
         round_key = None if task.wire is None else task.wire.shufflers[0].sealing
-        return cls(task.id, task.messages_per_report, task.sealed_size, round_key)
+        return cls(task.id, task.messages_per_report, task.record_size(0), round_key)
 
     @property
     def version(self) -> int:
@@ -164,34 +164,46 @@ class Manifest:
             raise ParameterError(f"The batch has {len(self.chunks):,} chunks; there is no chunk {index:,}.")
         return self.record_size * min(self.chunk_records, self.messages - index * self.chunk_records)
 
-    def check_task(self, task: Task) -> None:
-        """Refuse a batch that does not fit its task, or is too small to be released."""
+    def check_task(self, task: Task, hop: int | None = None) -> None:
+        """Refuse a batch that does not fit its task, or is too small to be released.
+
+        ``hop`` is the index of the shuffler that must have made it, by default that of the last.
+        """
+        hop = task.hops - 1 if hop is None else hop
         if self.task_id != task.id:
             raise ParameterError("This batch belongs to another task.")
         if self.version != task.version:
             raise ParameterError(f"This batch has version {self.version}, and its task has version {task.version}.")
-        if self.record_size != task.sealed_size or not self._has_messages_of(task):
+        if self.counts is not None and self.counts.hop != hop:
+            raise ParameterError(
+                f"This batch is of shuffler {self.counts.hop + 1:,} of the task, and the one of shuffler {hop + 1:,} "
+                "is expected."
+            )
+        if self.record_size != task.record_size(hop) or not self._has_messages_of(task, hop):
             raise ParameterError("The size or number of the messages of this batch contradicts the task.")
         if not task.minimum_users <= self.reports <= task.maximum_users:
             raise ParameterError(
                 f"A batch of {self.reports:,} reports cannot be released: the task requires {task.minimum_users:,} to "
                 f"{task.maximum_users:,}."
             )
-        if self.counts is not None and self.counts.hop != 0:
-            raise ParameterError("This batch is of a later shuffler than the task has.")
-        if self.counts is not None and self.reports + self.counts.unopenable > task.maximum_users:
+        if self.counts is not None and hop == 0 and self.reports + self.counts.unopenable > task.maximum_users:
             raise ParameterError(f"More reports than the {task.maximum_users:,} of the task cannot have been stored.")
 
-    def _has_messages_of(self, task: Task) -> bool:
+    def _has_messages_of(self, task: Task, hop: int) -> bool:
         """Whether the number of messages follows from the number of reports, as the task says.
 
-        An augmented shuffler adds dummies, and leaves reports out only if it samples them.
+        An augmented shuffler adds dummies, and leaves reports out only if it samples them. Later shufflers leave out
+        messages that do not open, copies, and traps; they only bound what the first one says.
         """
         carriers = 0 if self.counts is None else self.counts.carriers
+        per_report = task.messages_per_report
         if task.protocol.trust == "augmented":
             samples = task.protocol.shuffler_keeps.fraction < 1
-            return carriers == 0 and (samples or self.messages >= self.reports * task.messages_per_report)
-        return carriers == 0 and self.messages == self.reports * task.messages_per_report
+            return carriers == 0 and (samples or hop > 0 or self.messages >= self.reports * per_report)
+        if hop > 0:
+            enough = self.messages // per_report >= task.minimum_users
+            return carriers == 0 and enough and self.messages <= self.reports * per_report
+        return carriers == 0 and self.messages == self.reports * per_report
 
     def to_document(self) -> dict[str, Any]:
         """The document that is signed."""

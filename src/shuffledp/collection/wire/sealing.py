@@ -19,6 +19,8 @@ SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 SUITE_NAME = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 DUMMY, MESSAGE = b"\x00", b"\x01"
 _TAG_SIZE = 16
+LAYER_SIZE = KEY_SIZE + _TAG_SIZE
+"""Bytes that a seal adds: the encapsulated key and the tag."""
 _LABELS = {1: b"shuffledp message v1", 2: b"shuffledp message v2"}
 
 

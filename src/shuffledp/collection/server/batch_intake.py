@@ -1,4 +1,7 @@
-"""Intake of batches: manifests signed by the shuffler of the task, and the chunks that they name."""
+"""Intake of batches: manifests signed by a shuffler of the task, and the chunks that they name.
+
+The analyzer takes the batch of the last shuffler, and in a chain every later shuffler that of the one before it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.routing import Route
 
-from shuffledp.collection.analyzer.batches import Batches, BatchOutcome, max_manifest_bytes, read_manifest
-from shuffledp.collection.analyzer.tasks import AnalyzerTasks
+from shuffledp.collection.server.batches import Batches, BatchOutcome, ExpectedBatch
 from shuffledp.collection.server.bodies import (
     WRONG_TYPE,
     DisconnectedError,
@@ -25,13 +28,13 @@ from shuffledp.collection.server.bodies import (
 )
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.responses import PreparedResponse, json_response, problem, version_of
+from shuffledp.collection.server.responses import VERSIONS, PreparedResponse, json_response, problem, version_of
 from shuffledp.errors import ParameterError
 
 _MAX_MISSING = 1000
 _MAX_DISCARDED_BYTES = 1 << 16  # an unwanted body of at most this size is read and dropped, to keep the connection open
 _CLOSE = (b"connection", b"close")
-_UNKNOWN_TASK = problem(403, "unknown-task", "This analyzer does not serve that task.", close=True)
+_UNKNOWN_TASK = problem(403, "unknown-task", "This server does not take batches of that task.", close=True)
 _NO_BATCH = problem(404, "no-batch", "There is no batch of this task, or it does not have that chunk.", close=True)
 _BAD_SIGNATURE = problem(403, "bad-signature", "The manifest is not signed by the shuffler of the task.")
 _MALFORMED = problem(422, "malformed", "The manifest is not valid for this task.")
@@ -41,7 +44,20 @@ _TOO_LONG = problem(413, "too-long", "The body is longer than allowed.", close=T
 _CUT_OFF = problem(400, "cut-off", "The body ended too early.", close=True)
 _BUSY = problem(503, "overloaded", "Too many uploads at once; try again later.", retry_after=1, close=True)
 _NOT_DURABLE = problem(503, "not-durable", "Durable storage fails at the moment; try again later.", retry_after=5)
-_STOPPING = problem(503, "shutting-down", "The analyzer is shutting down.", retry_after=5, close=True)
+_STOPPING = problem(503, "shutting-down", "The server is shutting down.", retry_after=5, close=True)
+
+
+def batch_routes(endpoints: BatchEndpoints) -> list[Route]:
+    """The routes of both versions."""
+    return [
+        route
+        for version in VERSIONS
+        for route in (
+            Route(f"/v{version}/batches/{{task}}", endpoints.put_manifest, methods=["PUT"]),
+            Route(f"/v{version}/batches/{{task}}", endpoints.show_batch, methods=["GET"]),
+            Route(f"/v{version}/batches/{{task}}/chunks/{{index}}", endpoints.put_chunk, methods=["PUT"]),
+        )
+    ]
 
 
 def read_task_id(segment: str) -> bytes | None:
@@ -51,12 +67,19 @@ def read_task_id(segment: str) -> bytes | None:
     return bytes.fromhex(segment)
 
 
+class BatchTasks(Protocol):
+    """The tasks whose batches a server takes."""
+
+    def expected(self, task_id: bytes) -> ExpectedBatch | None:
+        """The batch of the task that the server takes; None if it takes none."""
+
+
 class BatchEndpoints:
     """Endpoints for manifests and chunks, with a limit on the memory of all uploads together."""
 
     def __init__(
         self,
-        tasks: AnalyzerTasks,
+        tasks: BatchTasks,
         batches: Batches,
         metrics: Metrics,
         *,
@@ -97,18 +120,18 @@ class BatchEndpoints:
         if not has_type(request.scope, b"application/json"):
             return _unread(request, WRONG_TYPE)
         task_id = read_task_id(request.path_params["task"])
-        task = self._tasks.get(task_id) if task_id else None
-        if task is None or task_id is None or task.version != version_of(request.scope):
+        expected = self._tasks.expected(task_id) if task_id else None
+        if expected is None or expected.task.version != version_of(request.scope):
             return _UNKNOWN_TASK
-        async with self._body(request, max_manifest_bytes(task)) as content:
+        async with self._body(request, expected.max_manifest_bytes) as content:
             if isinstance(content, PreparedResponse):
                 return content
             async with self._manifest_lock:
-                return await _durably(self._begin, task, content)
+                return await _durably(self._begin, expected, content)
 
-    def _begin(self, task: Any, content: bytes) -> PreparedResponse:
+    def _begin(self, expected: ExpectedBatch, content: bytes) -> PreparedResponse:
         try:
-            manifest = read_manifest(content, task)
+            manifest = expected.read(content)
         except ParameterError:
             return _MALFORMED
         if manifest is None:
@@ -117,10 +140,10 @@ class BatchEndpoints:
         if outcome is BatchOutcome.CONFLICT:
             return _OTHER_MANIFEST
         if outcome is BatchOutcome.GONE:
-            batch = self._batches.get(task.id)
+            batch = self._batches.get(expected.task.id)
             detail = f"The SHA-256 of its manifest was {batch.manifest.hex() if batch else ''}."
             return problem(410, "finished", "The batch of this task is finished.", detail=detail)
-        return self._show(task.id, status=201 if outcome is BatchOutcome.NEW else 200)
+        return self._show(expected.task.id, status=201 if outcome is BatchOutcome.NEW else 200)
 
     async def _put_chunk(self, request: Request) -> PreparedResponse:
         if self._stopping:

@@ -16,7 +16,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from shuffledp.collection.server.databases import (
     Migrations,
@@ -91,35 +91,59 @@ class Batch:
     """Why it was refused, for the operator."""
 
 
-def max_manifest_bytes(task: Task) -> int:
-    """Maximum length of a manifest in bytes, for chunks of at least 64 KiB or a small number of chunks."""
-    messages = task.maximum_users * task.messages_per_report + 2 * math.ceil(task.protocol.mean_dummies)
-    chunks = messages * task.sealed_size // _USUAL_CHUNK_BYTES + 1
-    return min(MAX_MANIFEST_BYTES, _OTHER_BYTES + _BYTES_PER_CHUNK * max(chunks, _FEW_CHUNKS))
+@dataclass(frozen=True)
+class ExpectedBatch:
+    """The batch of a task that a server takes: that of the shuffler before it."""
 
+    task: Task
+    hop: int
+    """The index of that shuffler."""
 
-def read_manifest(content: bytes, task: Task) -> Manifest | None:
-    """The manifest if the task's shuffler signed it, else None. ParameterError if it does not fit the task."""
-    try:
-        manifest = Manifest.verified(content, task.shuffler, task.version)
-    except BadSignatureError:
-        return None
-    manifest.check_task(task)
-    return manifest
+    @classmethod
+    def of_last(cls, task: Task) -> Self:
+        """The batch of the last shuffler, which the analyzer takes."""
+        return cls(task, task.hops - 1)
+
+    @property
+    def max_manifest_bytes(self) -> int:
+        """Maximum length of a manifest in bytes, for chunks of at least 64 KiB or a small number of chunks."""
+        task = self.task
+        dummies = (self.hop + 1) * 2 * math.ceil(task.protocol.mean_dummies)
+        messages = task.maximum_users * task.messages_per_report + dummies
+        chunks = messages * task.record_size(self.hop) // _USUAL_CHUNK_BYTES + 1
+        return min(MAX_MANIFEST_BYTES, _OTHER_BYTES + _BYTES_PER_CHUNK * max(chunks, _FEW_CHUNKS))
+
+    def read(self, content: bytes) -> Manifest | None:
+        """The manifest if that shuffler signed it, else None. ParameterError if it does not fit the task."""
+        try:
+            manifest = Manifest.verified(content, self.task.verifying_key(self.hop), self.task.version)
+        except BadSignatureError:
+            return None
+        manifest.check_task(self.task, self.hop)
+        return manifest
 
 
 class Batches:
-    """All batches of an analyzer, in a directory that one process uses."""
+    """All batches that a server receives, in a directory that one process uses."""
 
-    def __init__(self, directory: Path, entered: Callable[[bytes], bytes | None] = lambda _: None) -> None:
-        """``entered`` gives the manifest that the ledger has for a task; any other manifest is refused."""
+    def __init__(
+        self,
+        directory: Path,
+        entered: Callable[[bytes], bytes | None] = lambda _: None,
+        *,
+        states: str = BATCH_STATES,
+    ) -> None:
+        """``entered`` gives the manifest that the ledger has for a task; any other manifest is refused.
+
+        ``states`` is the name of the database.
+        """
         self._directory = directory / _DIRECTORY
         self._directory.mkdir(mode=0o700, exist_ok=True)
         self._lock = threading.RLock()
         self._manifests: dict[bytes, Manifest] = {}
         self._missing: dict[bytes, set[int]] = {}
         self._entered = entered
-        self._connection = _open(directory / BATCH_STATES)
+        self._connection = _open(directory / states)
         self._clean()
 
     def put_manifest(self, manifest: Manifest, content: bytes) -> BatchOutcome:
