@@ -52,6 +52,7 @@ def demo(
         Path | None,
         typer.Option("--plot", metavar="FILE", show_default=str(_FIGURE), help="Where to draw the figure."),
     ] = None,
+    chain: Annotated[bool, typer.Option("--chain", help="Two shufflers in a chain: one honest one is enough.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Collect how people commute from thousands of simulated devices, through a real shuffler and analyzer.
@@ -66,11 +67,11 @@ def demo(
     if not _MIN_DEVICES <= devices <= _MAX_DEVICES:
         raise ParameterError(f"The demo takes {_MIN_DEVICES:,} to {_MAX_DEVICES:,} devices, not {devices:,}.")
     if page == "":
-        if plot is not None or as_json:
-            raise ParameterError("--page without FILE runs until Ctrl-C; it takes neither --plot nor --json.")
+        if plot is not None or as_json or chain:
+            raise ParameterError("--page without FILE runs until Ctrl-C; it takes neither --plot, --chain nor --json.")
         _survey(devices)
     else:
-        _collect(devices, Path(page) if page else _PAGE, plot or _FIGURE, as_json)
+        _collect(devices, Path(page) if page else _PAGE, plot or _FIGURE, as_json, hops=2 if chain else 1)
 
 
 class _OptionalValue(TyperCommand):
@@ -89,7 +90,7 @@ class _OptionalValue(TyperCommand):
 demo.command_class = _OptionalValue  # type: ignore[attr-defined]
 
 
-def _collect(devices: int, page: Path, plot: Path, as_json: bool) -> None:
+def _collect(devices: int, page: Path, plot: Path, as_json: bool, *, hops: int) -> None:
     """Run a round of simulated devices, and write its figure and its page."""
     from shuffledp.collection.device import Policy
 
@@ -99,7 +100,7 @@ def _collect(devices: int, page: Path, plot: Path, as_json: bool) -> None:
     truth = _truth(answers)
     with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as directory:
         started = time.monotonic()
-        rehearsal = _rehearsal(Path(directory), devices)
+        rehearsal = _rehearsal(Path(directory), devices, hops=hops)
         task = rehearsal.task.verify(rehearsal.author)
         Policy(max_epsilon=_EPSILON, max_delta=_DELTA).check(task)
         show = note if as_json else say
@@ -107,7 +108,12 @@ def _collect(devices: int, page: Path, plot: Path, as_json: bool) -> None:
             f"{devices:,} devices each hold an answer: how did you get to work today? The signature of the task was "
             "verified and its guarantee recomputed, as every device does."
         )
-        with waiting("Starting the shuffler and the analyzer"), rehearsal.servers():
+        if hops > 1:
+            show(
+                "Two shufflers pass every message on: the first opens the outer seal of reports, the second a layer of "
+                "each message. The analyzer, and one of them, cannot link messages to devices if the other is honest."
+            )
+        with waiting("Starting the shufflers and the analyzer"), rehearsal.servers():
             _report(rehearsal, answers)
             with waiting("The shuffler shuffles all messages, and the analyzer opens them"):
                 release = rehearsal.release()
@@ -190,7 +196,7 @@ def _wait_for_release(rehearsal: Rehearsal) -> dict[str, Any]:
             return rehearsal.release(seconds=60.0)
 
 
-def _rehearsal(directory: Path, devices: int, *, origins: Sequence[str] = ()) -> Rehearsal:
+def _rehearsal(directory: Path, devices: int, *, origins: Sequence[str] = (), hops: int = 1) -> Rehearsal:
     """The parties of a round."""
     from shuffledp.collection.rehearsal import Rehearsal
 
@@ -204,6 +210,7 @@ def _rehearsal(directory: Path, devices: int, *, origins: Sequence[str] = ()) ->
         description="How did you get to work today?",
         origins=origins,
         version=2,
+        hops=hops,
     )
 
 

@@ -181,6 +181,20 @@ class KeyOptions:
             help="The shuffler's public key of this round: the task has wire version 2, and reports get an outer seal.",
         ),
     ] = None
+    next_shuffler: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--next-shuffler",
+            metavar="KEY.pub",
+            help="The public key of a further shuffler of a chain, in their order; may be repeated.",
+        ),
+    ] = None
+    next_round_key: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--next-round-key", metavar="KEY.pub", help="The public round key of a further shuffler, in the same order."
+        ),
+    ] = None
 
 
 @task_app.command("create")
@@ -211,8 +225,14 @@ def create_task(
     chosen_question = _question(question.value, protocol.users, domain)
     signing, shuffler = read_signing_key(keys.author), read_verifying_key(keys.shuffler)
     wire = None
+    if len(keys.next_shuffler or ()) != len(keys.next_round_key or ()) or (keys.next_shuffler and not keys.round_key):
+        raise ParameterError("Every shuffler of a chain needs its key and its round key: give both for each.")
     if keys.round_key is not None:
-        wire = WireVersion2((ShufflerKeys(shuffler, read_sealing_key(keys.round_key)),))
+        first = ShufflerKeys(shuffler, read_sealing_key(keys.round_key))
+        pairs = zip(keys.next_shuffler or (), keys.next_round_key or (), strict=True)
+        later = [ShufflerKeys(read_verifying_key(key), read_sealing_key(round_key)) for key, round_key in pairs]
+        wire = WireVersion2((first, *later))
+        shuffler = wire.shufflers[-1].signing
     opens = moment(round_options.opens)
     closes = moment(round_options.closes, after=opens)
     if closes <= datetime.now(UTC):
@@ -496,6 +516,8 @@ def _show(task: Task, author: str, as_json: bool) -> None:
     ]
     if task.wire is not None:
         hops = ", ".join(keys.sealing.id for keys in task.wire.shufflers)
+        if task.hops > 1:
+            rows += [("chain", " -> ".join(keys.signing.id for keys in task.wire.shufflers))]
         rows += [("wire version", "2, with an outer seal"), ("round key", hops)]
     if guarantee.trust == "augmented":
         rows += [
