@@ -29,6 +29,8 @@ TASKS, REPORTS, BATCHES, SERIES = (
 AUTHOR = VerifyingKey(bytes.fromhex(TASKS["author"]["public"]))
 SHUFFLER = VerifyingKey(bytes.fromhex(BATCHES["shuffler"]["public"]))
 ROUND_KEY = SealingKey(bytes.fromhex(REPORTS["round_key"]["private"]))
+CARRIED_OUT = {"a chain of two shufflers"}
+"""Optional parts that this program carries out."""
 WORDS = {
     "size": "bytes, not",
     "magic": "SDPR",
@@ -83,6 +85,9 @@ def test_parts_that_are_not_carried_out_are_read_and_refused(case):
     signed = SignedTask.from_bytes(case["content"].encode())
     assert signed.task.id.hex() == case["id"]
     assert signed.to_bytes() == case["content"].encode()
+    if case["name"] in CARRIED_OUT:
+        assert signed.verify(AUTHOR) == authentic_task(case["content"].encode(), AUTHOR)
+        return
     assert reason(authentic_task, case, AUTHOR) == "unsupported"
     with pytest.raises(ParameterError, match="use a newer one"):
         signed.verify(AUTHOR)
@@ -176,7 +181,7 @@ def test_a_manifest_of_a_later_shuffler_is_read_and_does_not_fit_a_task_of_one()
     manifest = Manifest.verified(BATCHES["optional"][0]["manifest"].encode(), SHUFFLER, 2)
     assert (manifest.counts.hop, manifest.counts.repeated) == (1, 1)
     assert manifest.counts.previous == digest(BATCHES["good"][0]["manifest"].encode())
-    with pytest.raises(ParameterError, match="later shuffler"):
+    with pytest.raises(ParameterError, match="of shuffler 2 of the task"):
         manifest.check_task(authentic_task(BATCHES["content"].encode(), AUTHOR))
 
 
