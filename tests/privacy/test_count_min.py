@@ -72,7 +72,7 @@ def test_conditions():
     with pytest.raises(InfeasibleError, match="fewer rows"):
         least_gamma(1000, 22, 1.0, 1e-6)
     with pytest.raises(InfeasibleError, match="certified for delta >="):
-        least_gamma(10**6, 22, 1.0, 1e-13)
+        least_gamma(10**6, 22, 1.0, 1e-41)
     with pytest.raises(ConditionError, match="users"):
         paper_gamma(10_000, 22, 1.0, 1e-6)
     for wrong in (

@@ -306,7 +306,7 @@ def test_adaptive_budgets_refuse_what_does_not_fit():
         ({"epsilon": math.nan}, "epsilon must be a positive number"),
         ({"epsilon": 0}, "epsilon must be a positive number"),
         ({"delta": 0}, "delta must lie strictly between 0 and 1"),
-        ({"delta": 1e-13}, "certified for delta >= 1e-12"),
+        ({"delta": 1e-41}, "certified for delta >= 1e-40"),
         ({"trust": "blind"}, "There is no trust 'blind'"),
         ({"honest_fraction": math.nan}, "honest fraction must be above 0"),
         ({"announced": 0}, "1 to 256 releases, not 0"),

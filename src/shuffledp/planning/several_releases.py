@@ -12,7 +12,7 @@ from shuffledp.checks import check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, MAX_RELEASES, compose, followed_by
 from shuffledp.privacy.divergence import as_delta
-from shuffledp.privacy.guarantee import AlternativesCurve, Guarantee, PrivacyCurve, least_epsilon
+from shuffledp.privacy.guarantee import AlternativesCurve, Guarantee, PrivacyCurve, is_within, least_epsilon
 from shuffledp.privacy.quick_composition import QuickComposition
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.search import bisect_ratio, find_bracket, narrow
@@ -31,6 +31,7 @@ _AIM = 0.002  # added to the noise of the next step, to end inside the tolerance
 _FAR = 3.0  # excesses are clipped to this; that of an infinite epsilon is infinite
 _MAX_STEPS = 10
 _SLIGHTLY_LESS = 1 - 1e-8  # epsilons are rounded up to nine digits
+_TINY = 1e-11  # delta, below which less is left out of distributions
 _DOWN = 1 - 1e-12  # so that the sum of rounded parts does not exceed the total
 
 
@@ -149,7 +150,7 @@ def _composed_quickly(guarantee: Guarantee, releases: int, delta: float, *, fine
         delta=delta,
         users=guarantee.users,
         honest_users=guarantee.honest_users,
-        curve=QuickComposition(guarantee.curve, releases, fine),
+        curve=_quick(guarantee.curve, releases, delta, fine=fine),
         theorem=f"{guarantee.theorem}; {releases} releases composed by points of their privacy curve",
         local_epsilon=releases * guarantee.local_epsilon,
         trust=guarantee.trust,
@@ -161,7 +162,12 @@ def _composed_quickly(guarantee: Guarantee, releases: int, delta: float, *, fine
 @lru_cache(maxsize=256)
 def _quick_epsilon(curve: Hashable, releases: int, delta: float, fine: bool) -> float:
     """The epsilon of the composition; cached, since protocols with different messages may share a privacy curve."""
-    return least_epsilon(QuickComposition(cast("PrivacyCurve", curve), releases, fine), delta)
+    return least_epsilon(_quick(cast("PrivacyCurve", curve), releases, delta, fine=fine), delta)
+
+
+def _quick(curve: PrivacyCurve, releases: int, delta: float, *, fine: bool = False) -> QuickComposition:
+    """The quick bound, with as little left out as this delta allows."""
+    return QuickComposition(curve, releases, fine, tiny=delta < _TINY)
 
 
 def _composed_by_points(curve: PrivacyCurve, releases: int) -> bool:
@@ -202,7 +208,7 @@ class _Total:
         if self.before is not None:
             return followed_by(self.before, compose(curve, self.releases))
         if _composed_by_points(curve, self.releases):
-            return QuickComposition(curve, self.releases, fine=True)
+            return _quick(curve, self.releases, self.delta, fine=True)
         return compose(curve, self.releases)
 
     def infeasible(self, reason: str) -> InfeasibleError:
@@ -238,7 +244,7 @@ def _quick_guess(calibrated: _Calibrate, total: _Total, guess: float, delta_each
     """A better guess of the epsilon of one release from few points of its curve, where composition takes long."""
 
     def coarse(protocol: Protocol) -> QuickComposition:
-        return QuickComposition(protocol.guarantee.curve, total.releases)
+        return _quick(protocol.guarantee.curve, total.releases, total.delta)
 
     try:
         once = calibrated(guess, delta_each).guarantee.curve
@@ -267,7 +273,7 @@ class _Attempt:
 
     def meets(self, total: _Total) -> bool:
         """Whether all releases together satisfy the target."""
-        return self.curve is not None and as_delta(self.curve.delta_at(total.epsilon)) <= total.delta
+        return self.curve is not None and is_within(self.curve, total.epsilon, total.delta)
 
 
 def _attempt(calibrated: _Calibrate, total: _Total, curve_of: _CurveOf, epsilon: float, delta: float) -> _Attempt:

@@ -1,8 +1,9 @@
 """Composition: the privacy curve of several releases about the same users, as the minimum of upper bounds.
 
 One bound convolves the privacy losses, which are computed from pairs of distributions or, where these are unknown or
-looser, from the privacy curve (that of capped reports includes the cost of the cap). The other adds proved pairs
-(epsilon, delta). Releases whose worst-case data depend on epsilon are composed by ``adaptive_composition``.
+looser, from the privacy curve (that of capped reports includes the cost of the cap). Small deltas, which are lost in
+the rounding of that, are computed by ``tilted_composition``. Another bound adds proved pairs (epsilon, delta). Releases
+whose worst-case data depend on epsilon are composed by ``adaptive_composition``.
 """
 
 from __future__ import annotations
@@ -25,22 +26,26 @@ from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.guarantee import AlternativesCurve, ComposableCurve, PrivacyCurve
 from shuffledp.privacy.loss_grid import GridLosses, grid_width, largest_loss, on_grid
 from shuffledp.privacy.pure import PureCurve
+from shuffledp.privacy.tilted_composition import TiltedSum, connected
 
-CERTIFIED_DOWN_TO = 1e-12
-"""Least composed delta: smaller ones are below the rounding error of fast Fourier transforms."""
+CERTIFIED_DOWN_TO = 1e-40
+"""Least composed delta: outcomes of less mass are left out of distributions, and count in full."""
 
 MAX_RELEASES = 10_000
 
 _CUT = 1e-16
+_TINY_CUT = 1e-46  # for tilted losses
+_ACCURATE = 300.0  # deltas below so many times the rounding error are computed with tilted losses too
 _NOT_PRIVATE = 1 - 1e-9  # a larger delta at the largest epsilon counts as no privacy
 _ROUNDING_PER_RELEASE = 1e-14  # rounding error of the Fourier transforms, added to delta
+_ROUNDING = 1e-13
 _MAX_JOINT_CELLS = 30_000  # of a common grid, up to the largest loss
 _CURVE_POINTS = 1000  # grid cells up to the largest loss of a curve
 _CURVE_NODES = 32  # initial number of points at which a curve is evaluated
 _MAX_CURVE_NODES = 160
 _TRIED = 12  # points at which two curves are compared
 _CURVE_ERROR = 0.01  # relative, of a chord above the curve
-_SHARES_OF_DELTA = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
+_SHARES_OF_DELTA = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-15)
 _DOWN = 1 - 2e-15  # so that the sum of rounded parts does not exceed epsilon
 _PLAUSIBLE = 1.1  # added pairs whose approximate delta is within this factor are computed exactly
 
@@ -137,26 +142,48 @@ class ComposedCurve:
             return None
         return AdaptiveComposition(self.curve.alternatives(), self.releases)
 
-    @cached_property
-    def _added(self) -> _AddedPairs:
-        return _AddedPairs(((self.curve, self.releases),))
-
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta: the minimum of several bounds, each at least the resolution of its method."""
+        """Upper bound on the least delta: the minimum of several bounds."""
+        return self.delta_above(epsilon, 0.0)
+
+    def delta_above(self, epsilon: float, least: float) -> float:
+        """The same; values of at most ``least`` may be larger than need be, which is faster."""
         check_epsilon(epsilon)
         if epsilon >= _added_epsilon([(self.curve, self.releases)]):
             return 0.0
         if self._adaptive is not None:
-            return max(self._adaptive.delta_at(epsilon), CERTIFIED_DOWN_TO / 10)
-        convolved = _delta_of(self._distribution, self.releases, epsilon)
-        return _least_bound(convolved, self._added, epsilon)
+            convolved = self._adaptive.delta_at(epsilon)
+        else:
+            convolved = _delta_of(self._distribution, self.releases, epsilon)
+        return _least_bound(convolved, self._parts, epsilon, least)
+
+    @property
+    def _parts(self) -> _Parts:
+        return ((self.curve, self.releases),)
 
 
-def _least_bound(convolved: float, added: _AddedPairs, epsilon: float) -> float:
-    """The minimum of both bounds; added pairs are computed exactly only if they may be the smaller one."""
-    if added.rough(epsilon) > _PLAUSIBLE * convolved:
+def _least_bound(convolved: float, parts: _Parts, epsilon: float, least: float) -> float:
+    """The least of all bounds; those that take long are computed only if they may be the least one and matter."""
+    if convolved <= least:
         return convolved
-    return min(convolved, max(as_delta(added.exact(epsilon)), CERTIFIED_DOWN_TO / 10))
+    added = _added_pairs(parts)
+    is_small = convolved < _ACCURATE * _rounding(sum(times for _, times in parts))
+    if is_small or added.rough(epsilon) <= _PLAUSIBLE * convolved:
+        convolved = min(convolved, as_delta(added.exact(epsilon)))
+    return min(convolved, _tilted_sum(parts).delta_at(epsilon)) if is_small and convolved > least else convolved
+
+
+@lru_cache(maxsize=64)
+def _tilted_sum(parts: _Parts) -> TiltedSum:
+    """The losses of all releases with tiny tails, on one grid."""
+    losses = [(_losses_of(curve, _TINY_CUT), times) for curve, times in parts]
+    width = _joint_width(min(part.width for part, _ in losses), max(part.largest for part, _ in losses))
+    return TiltedSum([(grid, times) for part, times in losses for grid in part.grids(width)])
+
+
+@lru_cache(maxsize=256)
+def _added_pairs(parts: _Parts) -> _AddedPairs:
+    return _AddedPairs(parts)
 
 
 class _AddedPairs:
@@ -259,17 +286,17 @@ class JointCurve:
         """The convolution of all losses."""
         return _convolved(self.parts) if self.reused is None else self.reused
 
-    @cached_property
-    def _added(self) -> _AddedPairs:
-        return _AddedPairs(self.parts)
-
     def delta_at(self, epsilon: float) -> float:
-        """Upper bound on the least delta: the minimum of several bounds, each at least the resolution of its method."""
+        """Upper bound on the least delta: the minimum of several bounds."""
+        return self.delta_above(epsilon, 0.0)
+
+    def delta_above(self, epsilon: float, least: float) -> float:
+        """The same; values of at most ``least`` may be larger than need be, which is faster."""
         check_epsilon(epsilon)
         if epsilon >= _added_epsilon(self.parts):
             return 0.0
         convolved = _delta_of(self.convolved.distribution, self.releases, epsilon)
-        return _least_bound(convolved, self._added, epsilon)
+        return _least_bound(convolved, self.parts, epsilon, least)
 
 
 def _convolved(parts: _Parts) -> _Convolved:
@@ -286,14 +313,17 @@ def _added_epsilon(parts: Iterable[tuple[PrivacyCurve, int]]) -> float:
 
 def _delta_of(distribution: Any, releases: int, epsilon: float) -> float:
     delta = float(distribution.get_delta_for_epsilon(min(epsilon, LARGEST_EPSILON)))
-    rounding = releases * _ROUNDING_PER_RELEASE + CERTIFIED_DOWN_TO / 10
-    return as_delta(as_delta(delta) * (1 + 1e-6 + releases * 1e-9) + rounding)
+    return as_delta(as_delta(delta) * (1 + 1e-6 + releases * 1e-9) + _rounding(releases))
+
+
+def _rounding(releases: int) -> float:
+    return releases * _ROUNDING_PER_RELEASE + _ROUNDING
 
 
 @lru_cache(maxsize=256)
-def _curve_of(curve: Hashable) -> _Curve:
+def _curve_of(curve: Hashable, cut: float = _CUT) -> _Curve:
     """The privacy losses of the curve; cached, because its points take long to compute."""
-    return _Curve(cast("PrivacyCurve", curve))
+    return _Curve(cast("PrivacyCurve", curve), cut)
 
 
 @lru_cache(maxsize=1024)
@@ -302,16 +332,17 @@ def _points_of(curve: Hashable) -> tuple[NDArray[np.float64], NDArray[np.float64
     return _losses_of(cast("PrivacyCurve", curve)).points()
 
 
-def _losses_of(curve: PrivacyCurve) -> _Pairs | _Curve:
+def _losses_of(curve: PrivacyCurve, cut: float = _CUT) -> _Pairs | _Curve:
+    """The privacy losses of one release, without outcomes of a total mass of about ``cut``."""
     if isinstance(curve, PureCurve):  # randomized response attains it at every epsilon
         truth = 1 / (1 + math.exp(-curve.epsilon))
         lie = truth * math.exp(-curve.epsilon)  # 1 - truth, also where that would round to 0
-        return _Pairs(((DiscretePair.of([truth, lie], [lie, truth]),),))
+        return _Pairs(((DiscretePair(np.array([truth, lie]), np.array([lie, truth])),),))
     if not isinstance(curve, ComposableCurve):
-        return _curve_of(cast("Hashable", curve))
-    directions = curve.directions(_CUT)
-    if not directions:
-        return _curve_of(cast("Hashable", curve))
+        return _curve_of(cast("Hashable", curve), cut)
+    directions = curve.directions(cut)
+    if not directions or (cut == _TINY_CUT and len(directions) > 1 and any(len(pairs) > 1 for pairs in directions)):
+        return _curve_of(cast("Hashable", curve), cut)
     return _Pairs(directions, _curve_of(cast("Hashable", curve)) if len(directions) > 1 else None)
 
 
@@ -336,6 +367,18 @@ class _Pairs:
     def width(self) -> float:
         """The least grid width of any pair, or a larger one so that the number of cells is bounded."""
         return max(min(map(grid_width, self._all_pairs)), self.largest / _MAX_JOINT_CELLS)
+
+    def grids(self, width: float) -> list[GridLosses]:
+        """Independent losses on multiples of ``width`` that dominate, accurate relative to themselves.
+
+        Several directions must have one pair each.
+        """
+        if len(self.directions) == 1:
+            return [on_grid(pair, width) for pair in self.directions[0]]
+        reach = _reach(self.directions, width)
+        deltas = np.max([on_grid(pair, width).deltas(reach) for (pair,) in self.directions], axis=0)
+        growth = np.exp(np.arange(-reach, reach + 1) * width)
+        return [connected(width, -reach, _lower_hull(growth, np.minimum(deltas * (1 + 1e-12), 1.0)))]
 
     def on_grid(self, width: float) -> Any:
         """A loss distribution on multiples of ``width`` that dominates in every direction."""
@@ -377,17 +420,19 @@ class _Curve:
     """The privacy losses of one release, given its privacy curve only."""
 
     curve: PrivacyCurve
+    cut: float = _CUT
+    """Deltas below this one are negligible."""
 
     @cached_property
     def largest(self) -> float:
         """The largest loss of non-negligible mass."""
         reach = 1.0
         deltas = {reach: self._delta(reach)}
-        while min(deltas.values()) > _CUT and reach < LARGEST_EPSILON / 2:
+        while min(deltas.values()) > self.cut and reach < LARGEST_EPSILON / 2:
             reach *= 2
             deltas[reach] = self._delta(reach)
         # bounds that allow for rounding stay above 0, and may increase again at a large epsilon
-        negligible = max(_CUT, 1.001 * min(deltas.values()))
+        negligible = max(self.cut, 1.001 * min(deltas.values()))
         reach = next(tried for tried, delta in deltas.items() if delta <= negligible)
         while reach > 1e-6 and self._delta(reach / 2) <= negligible:
             reach /= 2
@@ -413,12 +458,12 @@ class _Curve:
             if -error < _CURVE_ERROR:
                 break
             middle = (left + right) // 2
-            if middle == left or deltas[left] <= 10 * _CUT:
+            if middle == left or deltas[left] <= 10 * self.cut:
                 continue
             deltas[middle] = self._delta(middle * self.width)
             x, a, b = (math.exp(index * self.width) for index in (middle, left, right))
             chord = (deltas[left] * (b - x) + deltas[right] * (x - a)) / (b - a)
-            relative_error = chord / max(deltas[middle], _CUT) - 1
+            relative_error = chord / max(deltas[middle], self.cut) - 1
             for gap in ((left, middle), (middle, right)):
                 heapq.heappush(gaps, (-relative_error, *gap))
         nodes = np.array(sorted(deltas))
@@ -460,11 +505,20 @@ class _Curve:
         from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-        points = math.ceil(self.largest / width * (1 - 1e-12))
-        steps = np.arange(-points, points + 1)
-        growth = np.exp(steps * width)
-        deltas = _lower_hull(growth, self.both_directions(growth))
+        first, deltas = self._hull(width)
+        steps = np.arange(first, first + len(deltas))
         return PrivacyLossDistribution(create_pmf_pessimistic_connect_dots(width, steps, deltas))
+
+    def grids(self, width: float) -> list[GridLosses]:
+        """The same as ``on_grid``, with masses that are accurate relative to themselves."""
+        first, deltas = self._hull(width)
+        return [connected(width, first, deltas)]
+
+    def _hull(self, width: float) -> tuple[int, NDArray[np.float64]]:
+        """The index of the first grid point, and upper bounds on delta that are convex in e^epsilon."""
+        points = math.ceil(self.largest / width * (1 - 1e-12))
+        growth = np.exp(np.arange(-points, points + 1) * width)
+        return -points, _lower_hull(growth, self.both_directions(growth))
 
 
 def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -55,6 +55,24 @@ class ComposableCurve(PrivacyCurve, Protocol):
 
 
 @runtime_checkable
+class ResolvingCurve(PrivacyCurve, Protocol):
+    """A privacy curve whose small deltas take long to compute."""
+
+    def delta_above(self, epsilon: float, least: float) -> float:
+        """``delta_at``, but values of at most ``least`` may be larger than need be."""
+
+
+def is_within(curve: PrivacyCurve, epsilon: float, delta: float) -> bool:
+    """Whether the curve has at most this delta at this epsilon."""
+    return _delta_to_compare(curve, epsilon, delta) <= delta
+
+
+def _delta_to_compare(curve: PrivacyCurve, epsilon: float, delta: float) -> float:
+    achieved = curve.delta_above(epsilon, delta) if isinstance(curve, ResolvingCurve) else curve.delta_at(epsilon)
+    return as_delta(achieved)
+
+
+@runtime_checkable
 class AlternativesCurve(PrivacyCurve, Protocol):
     """A privacy curve of one release whose worst-case data depend on epsilon."""
 
@@ -315,7 +333,7 @@ def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]
 def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
     """The least epsilon with curve.delta_at(epsilon) <= delta, rounded up to nine digits; infinite if none."""
     check_delta(delta, allow_zero=True)
-    if as_delta(curve.delta_at(0.0)) <= delta:
+    if is_within(curve, 0.0, delta):
         return 0.0
     excess = partial(_excess, curve, delta)
     low, high = 1.0, 1.0  # to become a bracket: too small, large enough
@@ -335,7 +353,7 @@ def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
 
 def _excess(curve: PrivacyCurve, delta: float, epsilon: float) -> float:
     """ln(curve.delta_at(epsilon) / delta): above 0 if and only if the delta of the curve is larger."""
-    achieved = as_delta(curve.delta_at(epsilon))
+    achieved = _delta_to_compare(curve, epsilon, delta)
     if delta == 0:
         return math.inf if achieved > 0 else -math.inf
     difference = math.log(achieved) - math.log(delta) if achieved > 0 else -math.inf

@@ -2,7 +2,8 @@
 
 The losses are discretized on a grid such that every divergence is an upper bound ("connect the dots", Doroshenko et al.
 2022). The cyclic Fourier transform of the masses is raised to the number of copies. Mass that wraps around only
-increases the result; losses outside of the cycle are bounded by Chernoff's inequality and count in full.
+increases the result; losses outside of the cycle are bounded by Chernoff's inequality and count in full. Deltas that
+are lost in its rounding are computed by ``tilted_composition``.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.privacy.loss_grid import GridLosses, on_grid
+from shuffledp.privacy.tilted_composition import TiltedSum
 
 Floats = NDArray[np.float64]
 
+CERTIFIED_DOWN_TO = 1e-12
+"""Least delta of pairs whose left-out mass is of that order: smaller ones are below the rounding error."""
+
+_ACCURATE = 300.0  # deltas below so many times the rounding error are computed with tilted losses too
 _CELLS_PER_DEVIATION = 100
 _MAX_CELLS = 1 << 20
 _MAX_CELLS_OF_PAIR = 1 << 17  # rare losses may lie thousands of deviations apart if there is hardly any noise
@@ -61,19 +67,33 @@ class IndependentComposition:
         losses, masses, missing = self._composed
         beyond = losses > min(epsilon, LARGEST_EPSILON)
         divergence = float((masses[beyond] * -np.expm1(min(epsilon, LARGEST_EPSILON) - losses[beyond])).sum())
-        return as_delta(divergence * (1 + 1e-6) + missing)
+        delta = as_delta(divergence * (1 + 1e-6) + missing)
+        return min(delta, self._tilted.delta_at(epsilon)) if delta < _ACCURATE * missing < 1 else delta
+
+    @cached_property
+    def _tilted(self) -> TiltedSum:
+        return TiltedSum(list(zip(self._on_grid, self._copies, strict=True)))
+
+    @property
+    def _copies(self) -> list[int]:
+        return [times for _, times in self.pairs]
+
+    @cached_property
+    def _on_grid(self) -> list[GridLosses]:
+        """The losses of each pair on one grid."""
+        sides = [pair for pair, _ in self.pairs]
+        width = min(_deviation(side) for side in sides) / _CELLS_PER_DEVIATION
+        width = max(width, max(_span(side) for side in sides) * math.sqrt(sum(self._copies)) / _MAX_CELLS, 1e-12)
+        width = max(width, max(_range(side) for side in sides) / _MAX_CELLS_OF_PAIR)
+        return [on_grid(side, width) for side in sides]
 
     @cached_property
     def _composed(self) -> tuple[Floats, Floats, float]:
         """Losses, upper bounds on their masses, and a bound on the mass elsewhere and on the rounding error."""
-        sides = [pair for pair, _ in self.pairs]
-        copies = [times for _, times in self.pairs]
-        if any(float(side.p[side.q > 0].sum()) < _LEAST_FINITE for side in sides):
+        if any(float(side.p[side.q > 0].sum()) < _LEAST_FINITE for side, _ in self.pairs):
             return np.zeros(1), np.zeros(1), 1.0  # nearly every outcome reveals the value
-        width = min(_deviation(side) for side in sides) / _CELLS_PER_DEVIATION
-        width = max(width, max(_span(side) for side in sides) * math.sqrt(sum(copies)) / _MAX_CELLS, 1e-12)
-        width = max(width, max(_range(side) for side in sides) / _MAX_CELLS_OF_PAIR)
-        parts = [on_grid(side, width) for side in sides]
+        parts, copies = self._on_grid, self._copies
+        width = parts[0].width
         lowest, highest = _ends(parts, copies)
         length = 1 << max(4, (highest - lowest).bit_length())
         spectrum = np.ones(length // 2 + 1, dtype=np.complex128)

@@ -19,12 +19,11 @@ from shuffledp.errors import InfeasibleError
 from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.amplification.clones import ClonesCurve
 from shuffledp.privacy.amplification.uniform_blanket import Slots
-from shuffledp.privacy.composition import CERTIFIED_DOWN_TO
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, Flooding, least_flooding, search_flooding
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of, least_ratio
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.guarantee import PrivacyCurve
-from shuffledp.privacy.mirrored_composition import IndependentComposition, MirroredComposition
+from shuffledp.privacy.mirrored_composition import CERTIFIED_DOWN_TO, IndependentComposition, MirroredComposition
 from shuffledp.randomness import Dyadic
 from shuffledp.search import find_bracket, narrow
 

@@ -17,8 +17,8 @@ from shuffledp.privacy.guarantee import ComposableCurve, PrivacyCurve
 from shuffledp.privacy.mirrored_composition import IndependentComposition
 from shuffledp.privacy.pure import PureCurve
 
-_CUT = 1e-16
-_LEAST_DELTA = 1e-15  # of a point of a curve
+_CUT, _TINY_CUT = 1e-16, 1e-46
+_LEAST_DELTA = 10.0  # of a point of a curve, relative to the cut
 _STEP = 0.5  # between points, in standard deviations of the losses
 _FINE_STEP = 0.18
 _TAIL_DEVIATIONS = 5.0  # of the sum of all losses; up to the part of one release, points are dense
@@ -37,6 +37,8 @@ class QuickComposition:
     curve: PrivacyCurve
     releases: int
     fine: bool = False
+    tiny: bool = False
+    """Whether deltas below 1e-12 matter; this takes longer."""
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta."""
@@ -48,31 +50,33 @@ class QuickComposition:
     @property
     def by_points(self) -> bool:
         """Whether the bound is from points of the curve, and therefore larger than that of ``compose``."""
-        return not isinstance(self.curve, PureCurve) and len(_directions(self.curve)) != 1
+        return not isinstance(self.curve, PureCurve) and len(_directions(self.curve, _CUT)) != 1
 
     @cached_property
     def _composition(self) -> IndependentComposition:
         if isinstance(self.curve, ComposedCurve):
-            return QuickComposition(self.curve.curve, self.releases * self.curve.releases, self.fine)._composition
-        step = _FINE_STEP if self.fine else _STEP
-        pairs = _dominating(cast("Hashable", self.curve), step, _TAIL_DEVIATIONS / math.sqrt(self.releases))
+            all_releases = self.releases * self.curve.releases
+            return QuickComposition(self.curve.curve, all_releases, self.fine, self.tiny)._composition
+        step, cut = _FINE_STEP if self.fine else _STEP, _TINY_CUT if self.tiny else _CUT
+        deviations = _TAIL_DEVIATIONS * (2 if self.tiny else 1)
+        pairs = _dominating(cast("Hashable", self.curve), step, deviations / math.sqrt(self.releases), cut)
         return IndependentComposition(tuple((pair, self.releases) for pair in pairs))
 
 
 @lru_cache(maxsize=_CACHED_CURVES)
-def _dominating(curve: Hashable, step: float, core: float) -> tuple[DiscretePair, ...]:
+def _dominating(curve: Hashable, step: float, core: float, cut: float) -> tuple[DiscretePair, ...]:
     """Independent pairs of distributions whose divergence is at least the curve at every epsilon."""
     privacy = cast("PrivacyCurve", curve)
-    directions = _directions(privacy)
-    return directions[0] if len(directions) == 1 else (_symmetric_pair(*_points(privacy, step, core)),)
+    directions = _directions(privacy, cut)
+    return directions[0] if len(directions) == 1 else (_symmetric_pair(*_points(privacy, step, core, cut)),)
 
 
-def _directions(curve: PrivacyCurve) -> tuple[tuple[DiscretePair, ...], ...]:
-    return curve.directions(_CUT) if isinstance(curve, ComposableCurve) else ()
+def _directions(curve: PrivacyCurve, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
+    return curve.directions(cut) if isinstance(curve, ComposableCurve) else ()
 
 
 def _points(
-    curve: PrivacyCurve, step: float = _STEP, core: float = _TAIL_DEVIATIONS
+    curve: PrivacyCurve, step: float = _STEP, core: float = _TAIL_DEVIATIONS, cut: float = _CUT
 ) -> tuple[list[float], list[float]]:
     """Increasing epsilons from 0 on, and upper bounds on the deltas, until these are negligible.
 
@@ -82,9 +86,10 @@ def _points(
         ends = sorted({0.0, min(curve.epsilon, LARGEST_EPSILON)})
         return ends, [curve.delta_at(epsilon) for epsilon in ends]
     epsilons, deltas = [0.0], [as_delta(curve.delta_at(0.0))]
-    deviation = math.sqrt(2 * math.pi) * max(deltas[0], _LEAST_DELTA)  # of Gaussian losses, if it is small
+    least = _LEAST_DELTA * cut
+    deviation = math.sqrt(2 * math.pi) * max(deltas[0], 1e-15)  # of Gaussian losses, if it is small
     width = step * deviation
-    while deltas[-1] > _LEAST_DELTA and epsilons[-1] < LARGEST_EPSILON:
+    while deltas[-1] > least and epsilons[-1] < LARGEST_EPSILON:
         beyond = max(0.0, epsilons[-1] / deviation - core)
         # the least widened losses have cells in proportion to the density to the power of -1/3
         width = min(step * deviation * math.exp(min(beyond, 10.0) ** 2 / 6), _MAX_GROWTH * width)

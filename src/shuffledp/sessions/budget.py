@@ -18,8 +18,14 @@ from shuffledp.checks import check_delta, check_real, check_target, check_users
 from shuffledp.errors import BudgetError, ParameterError
 from shuffledp.planning import Limits
 from shuffledp.privacy.composition import CERTIFIED_DOWN_TO, followed_by
-from shuffledp.privacy.divergence import as_delta
-from shuffledp.privacy.guarantee import REPLACE_ONE, REPLACE_ONE_USER, Guarantee, PrivacyCurve, least_epsilon
+from shuffledp.privacy.guarantee import (
+    REPLACE_ONE,
+    REPLACE_ONE_USER,
+    Guarantee,
+    PrivacyCurve,
+    is_within,
+    least_epsilon,
+)
 from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.protocol import Protocol
 
@@ -277,7 +283,7 @@ class Budget:
         else:
             epsilon, delta = least_epsilon(curve, self.delta), self.delta
             for bound in (self.limit, self.epsilon):  # least_epsilon rounds up to nine digits; these may hold too
-                if bound < epsilon and as_delta(curve.delta_at(bound)) <= self.delta:
+                if bound < epsilon and is_within(curve, bound, self.delta):
                     epsilon = bound
         return Guarantee(
             epsilon=epsilon,
@@ -303,7 +309,7 @@ class Budget:
         """Whether releases with this guarantee are within the budget."""
         if self.adaptive:
             return guarantee.epsilon <= self.epsilon and guarantee.delta <= self.delta
-        return as_delta(guarantee.curve.delta_at(self.epsilon)) <= self.delta
+        return is_within(guarantee.curve, self.epsilon, self.delta)
 
     def _excess(self, total: Guarantee) -> str:
         """The message of the error about releases that exceed the budget."""

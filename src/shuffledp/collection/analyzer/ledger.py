@@ -35,7 +35,7 @@ from shuffledp.collection.task.task import MAX_TASK_BYTES, Task
 from shuffledp.collection.wire.padding import capped_guarantee
 from shuffledp.errors import DataError, ShuffledpError
 from shuffledp.privacy.composition import compose_all, followed_by
-from shuffledp.privacy.guarantee import PrivacyCurve, least_epsilon
+from shuffledp.privacy.guarantee import PrivacyCurve, is_within, least_epsilon
 from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.documents import from_document, to_document
 
@@ -279,7 +279,7 @@ def _released_after(connection: sqlite3.Connection, population: str, row: int) -
 
 def _decide(curve: PrivacyCurve, releases: int, budget: PopulationBudget) -> Entry:
     """The decision about releases with this composed privacy curve."""
-    granted = curve.delta_at(budget.epsilon) <= budget.delta
+    granted = is_within(curve, budget.epsilon, budget.delta)
     spent = least_epsilon(curve, budget.delta)
     if granted:
         spent = min(spent, budget.epsilon)  # least_epsilon returns an upper bound, to nine digits
