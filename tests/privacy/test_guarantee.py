@@ -94,8 +94,8 @@ def test_several_releases_cost_less_than_their_sum(guarantee):
 
 
 def test_composed_deltas_below_the_resolution_are_refused(guarantee):
-    tiny = Guarantee(**{**vars(guarantee), "delta": 1e-13})
-    with pytest.raises(ParameterError, match="certified for delta >= 1e-12"):
+    tiny = Guarantee(**{**vars(guarantee), "delta": 1e-41})
+    with pytest.raises(ParameterError, match="certified for delta >= 1e-40"):
         tiny.after(2)
     hopeless = Guarantee(**{**vars(guarantee), "epsilon": math.inf})
     assert "no guarantee" in hopeless.sentence()
