@@ -25,7 +25,7 @@ const ASSETS = {
 };
 /** What client.js exports to the other assets: the public names first. */
 const CLIENT = ["index.ts", "bytes.ts", "canonical.ts", "draw.ts", "numbers.ts", "refusal.ts", "texts.ts"];
-const PACKAGE = { "index.js": "src/index.ts", "node.js": "src/node.ts" };
+const PACKAGE = { "budget.js": "src/budget/index.ts", "index.js": "src/index.ts", "node.js": "src/node.ts" };
 
 const { values } = parseArgs({ options: { out: { type: "string" }, package: { type: "boolean" }, entry: { type: "string" } } });
 const outdir = values.out ?? (values.package ? "dist" : "../../src/shuffledp/pages/static");

@@ -15,7 +15,8 @@ PAGE = (ROOT / "docs" / "collection" / "javascript.md").read_text(encoding="utf-
 def test_the_examples_run(web, tmp_path):
     _, content = signed_task()
     code = "\n".join(re.findall(r"```js\n(.*?)```", PAGE, re.DOTALL))
-    code = code.replace('"@shuffledp/client/node"', json.dumps((web.WEB / "src" / "node.ts").as_uri()))
+    for entry, source in {"node": "node.ts", "budget": "budget/index.ts"}.items():
+        code = code.replace(f'"@shuffledp/client/{entry}"', json.dumps((web.WEB / "src" / source).as_uri()))
     given = {"task": content, "author": to_base64(AUTHOR.public.raw)}
     prelude = f"const given = {json.dumps(given)}, signedTask = new TextEncoder().encode(given.task);"
     prelude += "const authorKey = given.author;"
@@ -23,7 +24,7 @@ def test_the_examples_run(web, tmp_path):
     done = web.run_node(tmp_path / "page.mjs", cwd=tmp_path, capture_output=True)
     assert done.stdout.split() == [
         *("Commuting", "histogram", "[", "'bus',", "'bike',", "'car'", "]"),
-        *("1", "1000", "recomputed", "pending", "unreachable", "false", "1"),
+        *("1", "1000", "recomputed", "pending", "unreachable", "false", "budget", "null"),
     ]
 
 

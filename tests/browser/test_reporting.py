@@ -191,6 +191,37 @@ def test_without_storage_nothing_is_randomized(new_page):
     assert page.evaluate(script, [content, AUTHOR.public.raw.hex()]) == "no-storage"
 
 
+CHARGE = """async ([content, author, store]) => {
+  const budget = await Budget.open({ epsilon: 1.2, delta: 1e-5 }, store ? globalThis[store] : undefined);
+  const client = await clientOf(content, author, { budget });
+  const done = (text) => { globalThis.done = text; };
+  client.report("bus").then(() => done("stored"), (error) => done(`${error.reason} ${error.possible}`));
+}"""
+
+
+def test_two_tabs_do_not_share_what_is_left_of_a_budget(new_page):
+    """Two tasks at once, of which the budget allows one; the other gets the day from which it is possible."""
+    pages, tasks = [new_page(), new_page()], [signed_task(), signed_task()]
+    for page, (_, content) in zip(pages, tasks, strict=True):
+        page.evaluate(CHARGE, [content, AUTHOR.public.raw.hex(), None])
+    for page in pages:
+        page.wait_for_function("() => globalThis.done")
+    possible = (datetime.now(UTC) + timedelta(days=365)).date().isoformat()
+    assert sorted(page.evaluate("globalThis.done") for page in pages) == [f"budget {possible}", "stored"]
+    states = [call(page, content, "return client.state()") for page, (_, content) in zip(pages, tasks, strict=True)]
+    assert sorted(states) == ["none", "pending"]
+
+
+def test_a_record_that_each_tab_has_for_itself_is_noticed(new_page):
+    """The planted fault: tabs that do not see what the others have spent."""
+    for _ in range(2):
+        page, (_, content) = new_page(), signed_task()
+        page.evaluate("() => { globalThis.own = { update: (change) => change(null) }; }")
+        page.evaluate(CHARGE, [content, AUTHOR.public.raw.hex(), "own"])
+        page.wait_for_function("() => globalThis.done")
+        assert page.evaluate("globalThis.done") == "stored"
+
+
 class TestStorageThatFails:
     """Nothing is drawn twice, and nothing is sent that was not stored; every failure is a refusal with a reason."""
 

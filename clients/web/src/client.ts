@@ -13,6 +13,11 @@ import { verifyTask, type Guarantee, type Task } from "./task.ts";
 export interface Charge {
   readonly task: string;
   readonly population: string;
+  /** The id of the author's key. */
+  readonly author: string;
+  readonly closes: Date;
+  /** The time of the report, in milliseconds. */
+  readonly now: number;
   readonly epsilon: number;
   readonly delta: number;
   readonly guarantee: Guarantee;
@@ -73,10 +78,13 @@ export class Client {
     if (!(now >= +task.opens && now < +task.closes))
       throw new Refusal("not-open", `the round is open from ${task.opens.toISOString()} to ${task.closes.toISOString()}`);
     const report: Bytes = await sealedReport(task, value, progress);
-    await this.#checkUnreported();
-    const { epsilon, delta } = task.guarantee;
-    await this.#budget?.charge({ task: task.id, population: task.population, epsilon, delta, guarantee: task.guarantee });
-    if (!(await this.#outbox.add(task.id, report))) throw alreadyReported("pending"); // another tab was faster; this report was not sent
+    const { id, guarantee, population, author, closes } = task, { epsilon, delta } = guarantee, budget = this.#budget;
+    const store = async (): Promise<void> => {
+      await this.#checkUnreported();
+      await budget?.charge({ task: id, population, author, closes, now, epsilon, delta, guarantee });
+      if (!(await this.#outbox.add(id, report))) throw alreadyReported("pending"); // another tab was faster; this report was not sent
+    };
+    return budget ? this.#outbox.exclusively(id, store) : store(); // so that two tabs charge once
   }
 
   /** Delivers the stored report; resolves when the shuffler has stored it. A final refusal is recorded. */

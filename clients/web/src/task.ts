@@ -43,6 +43,8 @@ export interface Task {
   readonly id: string;
   /** Of the wire format: with 2 reports have an outer seal, which the shuffler opens while it mixes them. */
   readonly version: WireVersion;
+  /** The id of the author's key. */
+  readonly author: string;
   readonly name: string;
   readonly description: string;
   readonly population: string;
@@ -82,7 +84,7 @@ export async function verifyTask(content: Uint8Array, author: Bytes, pins: reado
   if (envelope["author"] !== (await keyId("signing", author))) throw new Refusal("unknown-author", "another author signed the task");
   for (const version of VERSIONS) {
     const signed = utf8(`shuffledp task v${version}\n${write(envelope["task"]!)}`);
-    if (await isSigned(author, signature, signed)) return readTask(envelope["task"]!, version, hex(await sha256(signed)), pins);
+    if (await isSigned(author, signature, signed)) return readTask(envelope["task"]!, { version, author: envelope["author"], id: hex(await sha256(signed)) }, pins);
   }
   throw new Refusal("bad-signature", "the signature of the task is not valid");
 }
@@ -100,7 +102,7 @@ async function isSigned(author: Bytes, signature: Bytes, signed: Bytes): Promise
 
 const GROUP_ORDER = (1n << 252n) + 27742317777372353535851937790883648493n;
 
-async function readTask(document: Json, version: WireVersion, id: string, pins: readonly string[]): Promise<Task> {
+async function readTask(document: Json, { version, author, id }: Pick<Task, "version" | "author" | "id">, pins: readonly string[]): Promise<Task> {
   if (typeof document !== "object" || (document as JsonObject | null)?.["format"] !== "shuffledp-task") throw new Refusal("version", "not a task");
   const stated = (document as JsonObject)["version"];
   if (typeof stated === "number" && stated !== version) throw new Refusal("version", "the task has another version than it was signed as, or an unknown one");
@@ -135,7 +137,7 @@ async function readTask(document: Json, version: WireVersion, id: string, pins: 
   const deltaAt = checkedGuarantee(protocol, { epsilon, delta, messagesPerReport, maximumUsers }, pins.includes(id));
   const { domain } = protocol;
   return {
-    id, version, name, description, population, domain, protocol, analyzer, opens, closes, maximumUsers, messagesPerReport, messageSize,
+    id, version, author, name, description, population, domain, protocol, analyzer, opens, closes, maximumUsers, messagesPerReport, messageSize,
     question: protocol.name.split("/")[0] as Question,
     protocolName: protocol.name,
     categories: domain.kind === "categories" ? domain.names : null,

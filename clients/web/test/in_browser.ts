@@ -1,5 +1,6 @@
 /** What tests of Python call in a page. */
 import { toBase64, utf8 } from "../src/bytes.ts";
+import { Budget } from "../src/budget/index.ts";
 import { type Json } from "../src/canonical.ts";
 import { Client, IndexedDbOutbox, type ClientOptions } from "../src/index.ts";
 import { sealedReport } from "../src/report.ts";
@@ -38,4 +39,4 @@ async function timings(content: string, author: string, value: string, rounds: n
 /** Strings as a domain normalizes them. */
 const normalizedStrings = (domain: Json, texts: string[]) => texts.map(readStrings(domain).normalized);
 
-Object.assign(globalThis, { checkVectors, clientOf, drawnDistributions, IndexedDbOutbox, normalizedStrings, outcome, timings });
+Object.assign(globalThis, { Budget, checkVectors, clientOf, drawnDistributions, IndexedDbOutbox, normalizedStrings, outcome, timings });
