@@ -16,6 +16,7 @@ from vector_files import Document
 from vector_files.augmented import augmented_file
 from vector_files.batch import batch_file
 from vector_files.budget import budget_file
+from vector_files.carriers import carrier_file
 from vector_files.clusters import cluster_file
 from vector_files.key_documents import keys_file
 from vector_files.randomizers import randomizer_file
@@ -45,6 +46,7 @@ def vectors() -> dict[str, bytes]:
         "v2/keys": keys_file(),
         "v2/augmented": augmented_file(),
         "v2/budget": budget_file(),
+        "v2/carriers": carrier_file(),
     }
     return {f"{name}.json": _written(name, content) for name, content in made.items()}
 

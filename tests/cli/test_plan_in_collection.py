@@ -2,8 +2,11 @@
 
 import math
 
-from shuffledp.collection.task.costs import CollectionCost, ranked_by_cost
-from shuffledp.planning import Histogram, plan
+import pytest
+
+from shuffledp.collection.task.costs import CollectionCost, collection_cost, ranked_by_cost, with_carriers
+from shuffledp.planning import Histogram, Plan, plan
+from shuffledp.protocols.registry import find
 
 TARGET = ("plan", "histogram", "--users", 2000, "--domain-size", 4, "--epsilon", 1, "--delta", 1e-4, "--in-collection")
 
@@ -17,8 +20,54 @@ def test_plans_show_what_a_collection_costs(shuffledp):
         assert cost["messages_per_report"] >= 1
         assert cost["bytes_per_report"] > 40 * cost["messages_per_report"]
         assert cost["moved_by_one_report"] >= 1
-    correlated = next(each for each in collected if each["protocol"] == "correlated-noise")
-    assert correlated["collection"]["messages_per_report"] > 10 * correlated["cost"]["messages_per_user"]
+    correlated = [each for each in collected if each["protocol"] == "correlated-noise"]
+    plain = next(each for each in correlated if each["collection"]["carriers"] is None)
+    assert plain["collection"]["messages_per_report"] > 10 * plain["cost"]["messages_per_user"]
+    assert plain["collection"]["messages_per_user"] == plain["collection"]["messages_per_report"]
+    carried = next(each for each in correlated if each["collection"]["carriers"] is not None)
+    assert carried["setting"]["carriers"] == carried["collection"]["carriers"]["probability"]
+    assert carried["collection"]["messages_per_report"] == 1
+    assert carried["collection"]["messages_per_user"] < carried["collection"]["carriers"]["messages_per_report"]
+
+
+MILLION = ("plan", "histogram", "--users", 1_000_000, "--domain-size", 1000, "--epsilon", 1, "--delta", 1e-6)
+
+
+def test_what_carriers_cost_a_million_users():
+    """1,000 categories, (1, 1e-6): an error of at most 3.3 with at most 5 sealed messages, dummies included."""
+    question = Histogram(1_000_000, 1000)
+    protocol = find("histogram", "correlated-noise").calibrate(**question.settings(), epsilon=1.0, delta=1e-6)
+    plain = Plan(protocol, "tight", protocol.expected_error())
+    carried = with_carriers(plain, question, delta=1e-6)
+    cost, without = (collection_cost(each, question, delta=1e-6) for each in (carried, plain))
+    assert carried.expected.rmse == pytest.approx(3.255, abs=0.01)
+    assert cost.messages_per_user == pytest.approx(4.28, abs=0.1)
+    assert carried.expected.rmse <= 3.3
+    assert cost.messages_per_user <= 5
+    assert without.messages_per_user == pytest.approx(183, abs=15)
+    assert cost.carriers.messages == pytest.approx(671, abs=40)
+    assert carried.expected.rmse < 1.06 * plain.expected.rmse
+    assert carried.protocol.guarantee.delta_at(1.0) <= 1e-6
+    assert cost.moved == 2 * cost.carriers.messages
+
+
+@pytest.mark.slow
+def test_near_central_accuracy_for_a_few_sealed_messages(shuffledp):
+    """As above, on the command line, with everything that is planned."""
+    document = shuffledp(*MILLION, "--in-collection", "--max-messages", 5, "--json").json
+    best = document["plans"][0]
+    cost, carriers = best["collection"], best["collection"]["carriers"]
+    assert best["protocol"] == "correlated-noise"
+    assert best["expected"]["rmse"] <= 3.3
+    assert cost["messages_per_user"] <= 5
+    assert cost["messages_per_user"] == pytest.approx(
+        1 + carriers["probability"] * (carriers["messages_per_report"] - 1)
+    )
+    assert best["guarantee"]["delta"] <= 1e-6
+    assert best["guarantee"]["honest_users"] == 1_000_000
+    assert carriers["minimum"] == best["parameters"]["honest_carriers"]
+    without = [each["collection"] for each in document["plans"] if each["protocol"] == "correlated-noise"]
+    assert any("messages, more than 5" in each.get("reason", "") for each in without)  # those without carriers
 
 
 def test_limits_are_those_of_padded_reports(shuffledp):

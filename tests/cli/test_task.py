@@ -348,3 +348,37 @@ def test_trusts_are_never_mixed(shuffledp, parties, round_key, tmp_path):
 def test_no_count_is_pure(shuffledp, parties, round_key):
     refused = create(shuffledp, "count", *AUGMENTED, target=("--epsilon", 1, "--delta", 0))
     assert "does not have pure privacy; give a delta above 0" in refused.error
+
+
+MANY = ("--name", "Commuting", "--population", "city", "--users", 30_000, "--closes", "2h", "--out", "task.json")
+
+
+def test_a_task_with_carriers(shuffledp, parties, round_key, tmp_path):
+    """With a round key, carriers are chosen where they save messages; the limit on messages is one on their average."""
+    named = ("histogram", "--domain", "bus,bike,car", "--protocol", "correlated-noise")
+    made = create(shuffledp, *named, "--round-key", "round.pub", rest=MANY)
+    assert made.status == 0, made.err
+    task = SignedTask.load(tmp_path / "task.json").verify(parties["author"].public)
+    roles = task.protocol.carrier_roles
+    assert task.messages_per_report == 1
+    assert task.messages_per_user < 40 < 100 < task.max_messages_per_report
+    assert f"a round has at least {task.carriers.minimum:,}" in " ".join(made.out.split())
+    assert f"with probability {float(roles.carrier_probability):.4g}" in " ".join(made.out.split())
+    assert shuffledp(*VERIFY).status == 0
+    refused = shuffledp(*VERIFY, "--max-messages", task.max_messages_per_report - 1)
+    assert refused.status == 1
+    assert f"has {task.max_messages_per_report:,} messages" in refused.error
+    plain = create(shuffledp, *named, "--max-messages", 1000, rest=(*MANY[:-1], "plain.json"))
+    assert plain.status == 0, plain.err
+    without = SignedTask.load(tmp_path / "plain.json").task
+    assert (without.version, without.carriers) == (1, None)
+    assert without.messages_per_report > 100
+
+
+def test_too_few_users_for_carriers(shuffledp, parties, round_key, tmp_path):
+    """Of a few users nearly all would have to be carriers: nothing is saved, so there are none."""
+    rest = (*REST[:4], "--users", 60, *REST[6:])
+    named = ("count", "--protocol", "correlated-noise", "--round-key", "round.pub", "--max-messages", 10_000)
+    made = create(shuffledp, *named, rest=rest)
+    assert made.status == 0, made.err
+    assert SignedTask.load(tmp_path / "task.json").task.carriers is None

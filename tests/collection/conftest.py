@@ -85,7 +85,7 @@ def keys_of():
 
     Some objects have any keys, or are null.
     """
-    opaque = ("alerts", "answers", "refusals", "rounds[].predicted_error", "rounds[].rejected")
+    opaque = ("alerts", "answers", "refusals", "rounds[].carriers", "rounds[].predicted_error", "rounds[].rejected")
 
     def leaves(value, path=""):
         if path in opaque:

@@ -104,6 +104,11 @@ def honest(p, document):
     return math.floor(Fraction(terms["honest_fraction"]) * (p.get("terms") or p["noise"])["users"])
 
 
+def sharers(p, document):
+    """Among how many the noise is divided: honest users, or honest carriers."""
+    return p.get("honest_carriers") or honest(p, document)
+
+
 def odd(a, b):
     return (a & b).bit_count() % 2
 
@@ -477,14 +482,17 @@ def format_of(name, p):
 
 
 def curve_of(document, value, messages_per_report):
-    """Each report, as packed messages in order, with its probability; and the probability of too long a one."""
+    """Each report, as packed messages in order, with its probability; and the probability of too long a one.
+
+    Of parameters with carriers: the report of a carrier.
+    """
     name, p = document["protocol"], read(document["parameters"])
     bounds, flags = format_of(name, p)
     curve, too_long, path, fitting = {}, Fraction(0), [], Fraction(0)
     while True:
         draw = Draws(path, messages_per_report)
         try:
-            sent = CLIENT[name][0](draw, p, value, honest(p, document["parameters"]))
+            sent = CLIENT[name][0](draw, p, value, sharers(p, document["parameters"]))
             if len(sent) > messages_per_report:
                 raise TooLongError
             report = " ".join(sorted(packed(message, bounds, flags) for message in sent))
@@ -502,3 +510,15 @@ def curve_of(document, value, messages_per_report):
                 return {report: mass / total for report, mass in curve.items()}, chance
             return {report: mass / (1 - too_long) for report, mass in curve.items()}, too_long
         path[-1] += 1
+
+
+def role_of(draw, p):
+    """Whether the device is a carrier; drawn first, and once."""
+    return draw.coin(p["carrier_probability"])
+
+
+def report_of_other(document, value):
+    """The report of a device that is no carrier: its own message."""
+    name, p = document["protocol"], read(document["parameters"])
+    own = (1 - value,) if name == "count/correlated-noise" else (value, 0)
+    return packed(own, *format_of(name, p))

@@ -140,6 +140,14 @@ def correlated_noise(p, e):
     return max(one(ours, theirs, e), one(theirs, ours, e)) if "encoding" in p else two(ours, theirs, e)
 
 
+def shortage(p, h):
+    """The probability of fewer honest carriers than planned; 0 without carriers."""
+    if "honest_carriers" not in p:
+        return 0
+    a = p["carrier_probability"]
+    return float(sum(math.comb(h, i) * a**i * (1 - a) ** (h - i) for i in range(p["honest_carriers"])))
+
+
 def clusters(p, length):
     """The number of pairs: n F(n) = sum of s rate(s) F(n - s)."""
     rates = {size: weight for first, last, weight in p["clusters"] for size in range(first, last + 1)}
@@ -316,7 +324,7 @@ def delta(name, p, h, epsilon):
     if name == "histogram/cheu":
         return flipped_histogram(p["flip"], h, e)
     if name in ("count/correlated-noise", "histogram/correlated-noise", "quantiles/correlated-noise"):
-        return correlated_noise(p, e)
+        return correlated_noise(p, e) + shortage(p, h)
     if name == "count/pure-sum":
         return pure_sum(p, e)
     assert name == "sum/split-and-mix"

@@ -270,7 +270,7 @@ def test_the_number_of_messages_after_drawing_again(parties):
     for outcome, mass in protocol.report_pmf(1).items():
         cut_pmf[min(most, sum(outcome))] += float(mass)
     expected = np.array([curve[length] for length in range(most + 1)])
-    drawn = Counter(len(device_client._randomized(task, 1)) for _ in range(rounds))
+    drawn = Counter(len(device_client._randomized(task, 1)[1]) for _ in range(rounds))
     assert p_value([drawn[length] for length in range(most + 1)], expected) > ALPHA
     cut = np.array([cut_pmf[length] for length in range(most + 1)])
     seen = np.random.default_rng().multinomial(rounds_to_see, cut / cut.sum())

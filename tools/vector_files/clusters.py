@@ -153,27 +153,27 @@ def _document(case: Case) -> Document:
 
 def _report(case: Case, protocol: Any, value: Any) -> Document:
     most = case.messages_per_report or 0
-    pmf, too_long = _capped(own_messages(protocol, value), protocol, most)
+    pmf, too_long = capped(own_messages(protocol, value), protocol, most)
     return {"value": value, "chance_of_more": six_digits(too_long), "law": listed(pmf, protocol.message_format)}
 
 
-def _capped(own: Pmf, protocol: Any, most: int) -> tuple[Pmf, float]:
+def capped(own: Pmf, protocol: Any, most: int) -> tuple[Pmf, float]:
     """The distribution of a report given that it fits, and the probability that it does not.
 
     A Poisson number has probabilities m^k / k! times e^-m. The factor is the same in all of them, so that it cancels
     in the distribution given that the report fits; what is left are fractions.
     """
-    honest, flood = protocol.target.honest_users, protocol.flood
+    sharers, flood = protocol.shares.planned, protocol.flood
     pmf, exponent = own, Fraction(0)
     for cell in range(protocol.message_format.codes // 2):
         plus, minus = 2 * cell, 2 * cell + 1
         for sign in (plus, minus):
-            masses = masses_of_share(Fraction(1, honest), protocol.ratio, most + 1)
+            masses = masses_of_share(Fraction(1, sharers), protocol.ratio, most + 1)
             pmf = _added(pmf, (sign,), masses, most)
         groups = [((plus,), flood.singles)] if flood.singles else []
         groups += [((plus, minus) * size, rate) for size, rate in flood.rates]
         for codes, rate in groups:
-            mean = rate / honest
+            mean = rate / sharers
             pmf = _added(pmf, codes, [mean**k / math.factorial(k) for k in range(most + 1)], most)
             exponent += mean
     total = sum(pmf.values(), start=Fraction(0))

@@ -12,7 +12,6 @@ from shuffledp.collection.task.series import Cancellation, RoundKeys, Series
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import (
     HYBRID_OUTER_SUITE,
-    Carriers,
     SeriesRound,
     ShufflerKeys,
     WireVersion2,
@@ -52,7 +51,6 @@ def task_file_2() -> Document:
     unsupported = {
         "a chain of two shufflers": second_task_of(name, shufflers=chain),
         "a chain with traps": second_task_of(name, shufflers=chain, traps=32),
-        "carriers": second_task_of(name, carriers=Carriers(20, 100)),
         "a round of a series": second_task_of(name, series=SeriesRound(secret_of("series"), 399)),
         "the hybrid outer seal": second_task_of(name, outer_suite=HYBRID_OUTER_SUITE),
     }
@@ -391,9 +389,19 @@ def _with_round_key(template: Document) -> Document:
     return changed
 
 
+def signed_task_2(document: Document) -> str:
+    """A document, whatever it states, as a signed task of version 2."""
+    return _signed(document, _LABEL).decode()
+
+
 def _signed(document: Document, label: bytes, key: SigningKey = AUTHOR, *, name: str = "task") -> bytes:
     signature = to_base64(key.sign(label + canonical(document)))
     return canonical({name: document, "author": key.public.id, "signature": signature})
+
+
+def signed_batch_2(document: Document) -> str:
+    """A document, whatever it states, as a signed manifest of version 2."""
+    return _signed_batch(document, b"shuffledp batch v2\n").decode()
 
 
 def _signed_batch(document: Document, label: bytes, key: SigningKey = SHUFFLER) -> bytes:

@@ -255,27 +255,41 @@ def _show(plans: Plans, accuracy: float | None) -> None:
 def _why_too_long(cost: CollectionCost, options: PlanOptions) -> str:
     """The limit that a report exceeds, in words; empty if none."""
     for amount, limit, unit in (
-        (cost.messages, options.max_messages, "messages"),
-        (cost.report_bytes, options.max_bytes, "bytes"),
+        (cost.messages_per_user, options.max_messages, "messages"),
+        (cost.bytes_per_user, options.max_bytes, "bytes"),
     ):
         if limit is not None and amount > limit:
-            return f"a report has {amount:,} {unit}, more than {limit:g}"
+            average = " on average" if cost.carriers else ""
+            return f"a report has {amount:,.6g} {unit}{average}, more than {limit:g}"
     return ""
 
 
 def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
     """The plans that can be collected, ranked by what that costs, and the reasons of the others."""
-    from shuffledp.collection.task.costs import CollectionCost, collection_cost, ranked_by_cost, sealing_time
+    from shuffledp.collection.task.costs import (
+        CollectionCost,
+        collection_cost,
+        ranked_by_cost,
+        sealing_time,
+        with_carriers,
+    )
 
-    costs: dict[int, CollectionCost | str] = {}
-    for position, candidate in enumerate(plans):
-        if not candidate.reference:
-            delta = candidate.protocol.target.delta or plans.delta / plans.releases
-            costs[position] = collection_cost(
-                candidate, plans.question, delta=delta, honest_fraction=options.honest_fraction
+    costs: list[tuple[Plan, CollectionCost | str]] = []
+    for listed in plans:
+        if listed.reference:
+            continue
+        delta = listed.protocol.target.delta or plans.delta / plans.releases
+        carried = with_carriers(listed, plans.question, delta=delta, honest_fraction=options.honest_fraction)
+        costs += [
+            (
+                candidate,
+                collection_cost(candidate, plans.question, delta=delta, honest_fraction=options.honest_fraction),
             )
-    ranked = ranked_by_cost((plans[at], cost) for at, cost in costs.items() if isinstance(cost, CollectionCost))
-    refused = [(plans[at], cost) for at, cost in costs.items() if isinstance(cost, str)]
+            for candidate in (listed, carried)
+            if candidate is not None
+        ]
+    ranked = ranked_by_cost((candidate, cost) for candidate, cost in costs if isinstance(cost, CollectionCost))
+    refused = [(candidate, cost) for candidate, cost in costs if isinstance(cost, str)]
     for entry in list(ranked):
         if reason := _why_too_long(entry[1], options):
             ranked.remove(entry)
@@ -301,8 +315,8 @@ def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
                 candidate.protocol.name,
                 candidate.variant,
                 error_of(candidate.expected.rmse),
-                f"{cost.messages:,}",
-                f"{cost.report_bytes:,}",
+                f"{cost.messages_per_user:,.4g}",
+                f"{cost.bytes_per_user:,.0f}",
                 "anything" if math.isinf(cost.moved) else error_of(cost.moved),
             ]
             for candidate, cost in ranked
@@ -315,6 +329,11 @@ def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
         "those of every report, padded and sealed. Errors within 10% count as equal; of these, the fewest bytes come "
         "first."
     )
+    if any(cost.carriers for _, cost in ranked):
+        say(
+            "With carriers, which need wire version 2, messages and bytes are averages: each device adds noise, in a "
+            "longer report, with the probability given."
+        )
     for candidate, cost in ranked:
         if cost.dummies:
             say(

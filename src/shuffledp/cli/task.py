@@ -130,7 +130,7 @@ class ProtocolOptions:
             "--max-messages",
             parser=integer,
             metavar="M",
-            help="Maximum messages per report, including the dummies that hide their number.",
+            help="Maximum messages per report, including the dummies that hide their number; with carriers on average.",
         ),
     ] = 100
     honest_fraction: HonestFractionOption = 1.0
@@ -315,7 +315,10 @@ def _choose_task(question: Question, options: ProtocolOptions, **task_fields: An
         raise ParameterError(f"A report has at least one message; --max-messages {limit} allows none.")
     shortest: Task | None = None
     reason = ""
-    for kind, calibration_options in _candidates(question, options, task_fields["maximum_users"]):
+    is_version_2 = task_fields["wire"] is not None
+    for kind, calibration_options in _candidates(
+        question, options, task_fields["maximum_users"], carriers=is_version_2
+    ):
         given = {**kind.options_of_a_round(), **calibration_options}
         settings = {**question.settings(), "honest_fraction": options.honest_fraction, **given}
         try:
@@ -327,23 +330,27 @@ def _choose_task(question: Question, options: ProtocolOptions, **task_fields: An
                 raise
             reason = reason or str(error)
             continue
-        if task.messages_per_report <= limit:
+        if task.messages_per_user <= limit:
             return task
-        if shortest is None or task.messages_per_report < shortest.messages_per_report:
+        if shortest is None or task.messages_per_user < shortest.messages_per_user:
             shortest = task
     if shortest is None:
         raise ParameterError(reason or _only_fragile(question, options))
     raise InfeasibleError(
-        f"A report of {shortest.protocol.name} has {shortest.messages_per_report:,} messages, more than {limit:,}; "
+        f"A report of {shortest.protocol.name} has {shortest.messages_per_user:,.6g} messages, more than {limit:,}; "
         + "allow more with --max-messages"
         + (", and no protocol has fewer." if options.protocol == BEST else ", or use --protocol best.")
     )
 
 
 def _candidates(
-    question: Question, options: ProtocolOptions, maximum_users: int
+    question: Question, options: ProtocolOptions, maximum_users: int, *, carriers: bool
 ) -> Iterator[tuple[type[Protocol], dict[str, Any]]]:
-    """Protocols and their calibration options, ranked by what a collection costs, without fragile ones."""
+    """Protocols and their calibration options, ranked by what a collection costs, without fragile ones.
+
+    Those with carriers are among them if ``carriers`` is true; of a named protocol this form comes first.
+    """
+    from shuffledp.collection.task.task import best_carriers
     from shuffledp.protocols.registry import PROTOCOLS, find
 
     if options.protocol != BEST:
@@ -354,39 +361,42 @@ def _candidates(
                 f"{kind.name} has the trust {kind.trust}, not {options.trust.value}; give --trust {needed} or another "
                 "protocol."
             )
+        if carriers:
+            settings = {**question.settings(), "honest_fraction": options.honest_fraction, **kind.options_of_a_round()}
+            probability = best_carriers(
+                kind, settings, epsilon=options.epsilon, delta=options.delta, maximum_users=maximum_users
+            )
+            if probability is not None:
+                yield kind, {"carriers": probability}
         yield kind, {}
         return
     if options.delta == 0 and options.trust is TrustName.AUGMENTED:  # plans need a delta
         kinds = PROTOCOLS[question.question].values()
         yield from ((kind, {}) for kind in kinds if kind.trust == "augmented")
         return
-    for candidate in _ranked(question, options, maximum_users):
+    for candidate in _ranked(question, options, maximum_users, carriers=carriers):
         if not candidate.protocol.fragile:
             yield type(candidate.protocol), {"calibration": candidate.calibration, **candidate.setting}
 
 
-def _ranked(question: Question, options: ProtocolOptions, maximum_users: int) -> list[Plan]:
+def _ranked(question: Question, options: ProtocolOptions, maximum_users: int, *, carriers: bool) -> list[Plan]:
     """The plans by their cost in a collection, those within the limit on messages first; the others as planned."""
-    from shuffledp.collection.task.costs import CollectionCost, collection_cost, ranked_by_cost
+    from shuffledp.collection.task.costs import CollectionCost, collection_cost, ranked_by_cost, with_carriers
 
     plans = [candidate for candidate in _plans(question, options) if not candidate.protocol.fragile]
-    costs = [
-        (
-            candidate,
-            collection_cost(
-                candidate,
-                question,
-                delta=options.delta,
-                honest_fraction=options.honest_fraction,
-                maximum_users=maximum_users,
-            ),
-        )
-        for candidate in plans
-    ]
+    arguments: dict[str, Any] = {
+        "delta": options.delta,
+        "honest_fraction": options.honest_fraction,
+        "maximum_users": maximum_users,
+    }
+    if carriers:
+        carried = [with_carriers(candidate, question, **arguments) for candidate in plans]
+        plans += [candidate for candidate in carried if candidate is not None]
+    costs = [(candidate, collection_cost(candidate, question, **arguments)) for candidate in plans]
     fitting = [
         (candidate, cost)
         for candidate, cost in costs
-        if isinstance(cost, CollectionCost) and cost.messages <= options.max_messages
+        if isinstance(cost, CollectionCost) and cost.messages_per_user <= options.max_messages
     ]
     ranked = [candidate for candidate, _ in ranked_by_cost(fitting)]
     return ranked + [candidate for candidate in plans if candidate not in ranked]
@@ -447,7 +457,7 @@ def verify_task(
         max_epsilon=verified.epsilon if max_epsilon is None else max_epsilon,
         max_delta=verified.delta if max_delta is None else max_delta,
         min_users=1 if min_users is None else min_users,
-        max_messages=verified.messages_per_report if max_messages is None else max_messages,
+        max_messages=verified.max_messages_per_report if max_messages is None else max_messages,
         max_report_bytes=1 << 62,
         allow_augmented=True,
     ).check(verified)
@@ -519,6 +529,11 @@ def _show(task: Task, author: str, as_json: bool) -> None:
         if task.hops > 1:
             rows += [("chain", " -> ".join(keys.signing.id for keys in task.wire.shufflers))]
         rows += [("wire version", "2, with an outer seal"), ("round key", hops)]
+    roles, carriers = task.protocol.carrier_roles, task.carriers
+    if roles is not None and carriers is not None:
+        longer = f"{carriers.messages_per_report:,} messages, {ReportFormat.of(task).max_size:,} bytes"
+        chance = f"with probability {float(roles.carrier_probability):.4g}"
+        rows.append(("carriers", f"{chance}, {longer}; a round has at least {carriers.minimum:,}"))
     if guarantee.trust == "augmented":
         rows += [
             ("trust", "augmented: the shuffler adds all noise, and learns the counts from the published estimate"),

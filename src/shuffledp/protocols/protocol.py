@@ -312,6 +312,14 @@ class Protocol(ABC):
         """The randomizer on one user's value."""
         return self.randomize_all(np.array([value]), source=source).values
 
+    def best_carriers(self, *, users: int, delta: float, delta_of_cap: float) -> float | None:  # noqa: ARG002
+        """The option ``carriers`` of ``calibrate`` with the fewest messages in a collection of at most ``users`` users.
+
+        ``delta`` is that of the protocol with carriers, ``delta_of_cap`` what the cap of their reports may add. None if
+        the protocol cannot have carriers, or they save nothing.
+        """
+        return None
+
     @property
     def carrier_roles(self) -> CarrierRoles | None:
         """Which users add the noise of all, if only some do; in a collection their reports are longer."""

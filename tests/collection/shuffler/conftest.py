@@ -197,15 +197,16 @@ class Place:
         name: str = "",
         file: str = "",
         round_key: SealingKey | None = None,
+        carriers: float | None = None,
     ) -> ReportFormat:
         """Put a signed task into the folder; its reports have ``size`` messages of 50 bytes.
 
-        With a round key it is of wire version 2.
+        With a round key it is of wire version 2. With carriers reports have one message or, of carriers, many.
         """
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
-            kind=sdp.find("histogram", "cheu"),
-            settings={"users": users, "domain_size": size},
+            kind=sdp.find("histogram", "cheu" if carriers is None else "correlated-noise"),
+            settings={"users": users, "domain_size": size} | ({} if carriers is None else {"carriers": carriers}),
             epsilon=2.0,
             delta=0.3,
             maximum_users=maximum,

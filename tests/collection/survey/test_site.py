@@ -20,9 +20,9 @@ from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.survey import site
 from shuffledp.collection.survey.serving import SiteServer
 from shuffledp.collection.survey.site import CLIENT_FILES, LANGUAGES, NOT_SERVED, BuiltSite, Survey, write_site
+from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import (
     HYBRID_OUTER_SUITE,
-    Carriers,
     SeriesRound,
     ShufflerKeys,
     WireVersion2,
@@ -363,7 +363,6 @@ class TestVersion2:
     @pytest.mark.parametrize(
         ("changes", "feature"),
         [
-            ({"carriers": Carriers(20, 50)}, r"reports of two sizes \(carriers\)"),
             ({"series": SeriesRound(bytes(32), 0)}, "rounds of a series"),
             ({"outer_suite": HYBRID_OUTER_SUITE}, "the hybrid outer seal"),
             ({"shufflers": 2}, "a chain of shufflers"),
@@ -377,4 +376,17 @@ class TestVersion2:
         with pytest.raises(
             PolicyError, match=f"^A survey page cannot answer a task with {feature}; create one without"
         ):
+            dataclasses.replace(survey(signed), task=task)
+
+    def test_carriers_are_refused_in_one_line(self, parties, survey, keys):
+        signed = parties.task("histogram/uniform-blanket", wire=WireVersion2((keys,))).signed(parties.author)
+        task = Task.create(
+            kind=sdp.find("histogram", "correlated-noise"),
+            settings={"users": 500, "domain_size": 3, "carriers": 0.5},
+            epsilon=1.0,
+            delta=1e-4,
+            maximum_users=500,
+            **parties.rest(wire=WireVersion2((keys,))),
+        )
+        with pytest.raises(PolicyError, match=r"^A survey page cannot answer a task with reports of two sizes"):
             dataclasses.replace(survey(signed), task=task)

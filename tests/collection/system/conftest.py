@@ -91,6 +91,11 @@ def new_chain_round(_begun):
 
 
 @pytest.fixture
+def new_carrier_round(_begun):
+    return lambda: _begun(_rounds.CarrierRound)
+
+
+@pytest.fixture
 def new_enrolled_round(_begun):
     return lambda: _begun(_rounds.EnrolledRound)
 

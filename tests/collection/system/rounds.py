@@ -157,18 +157,22 @@ class Round(Rehearsal):
     protocol = "uniform-blanket"
     hops = 1
     """Shufflers that a report passes."""
+    options: ClassVar[dict[str, float]] = {}
+    """Of the calibration."""
 
     @classmethod
     def begin(cls, folder, **settings) -> "Round":
-        kind, size = sdp.find("histogram", cls.protocol), {"users": USERS, "domain_size": cls.copies * DEVICES}
+        size = {"users": USERS, "domain_size": cls.copies * DEVICES} | cls.options
+        kind = sdp.find("histogram", cls.protocol)
         here = cls.prepare(folder, kind=kind, settings=size, epsilon=4.0, delta=0.1, version=cls.version, hops=cls.hops)
         task = here.task.task
         here.form, here.times = ReportFormat.of(task), cls.messages_of(task.protocol)
         here.name = task.id.hex()
         sealer = Sealer(task.analyzer, task.id, task.message_size, task.version)
-        values = np.arange(cls.copies * DEVICES, dtype=task.protocol.message_format.dtype)
-        packed = task.protocol.message_format.pack(values)
-        here.sealed = [sealer.seal([each.tobytes()] * here.times, here.form.messages) for each in packed]
+        packed = task.protocol.message_format.pack(here.own_messages())
+        here.sealed = [
+            sealer.seal([each.tobytes()] * here.times, here.length(place)) for place, each in enumerate(packed)
+        ]
         keys = task.wire.round_keys if task.wire else ()
         layered = [add_layers(each, keys, task.id, after=0) for each in here.sealed]
         here.reports = [here.form.build(secrets.token_bytes(16), each) for each in layered]
@@ -181,6 +185,14 @@ class Round(Rehearsal):
         here.urls, here.works = [here.shuffler_url], [folder / "shuffler"]
         here.equip(**settings)
         return here
+
+    def own_messages(self) -> np.ndarray:
+        """The message of each report."""
+        return np.arange(self.copies * DEVICES, dtype=self.task.task.protocol.message_format.dtype)
+
+    def length(self, place: int) -> int:
+        """The number of messages of a report, dummies included."""
+        return self.form.messages
 
     def equip(self) -> None:
         """Make what else the servers of this kind of round need."""
@@ -403,6 +415,34 @@ Batches.put_manifest = put_and_record
         assert len(fitting) == 1, f"{len(fitting)} of {len(self.draws())} draws are in the batch"
         assert len(self.manifests()) == 1, f"{len(self.manifests())} batches reached the analyzer"
         return dict(enumerate(fitting[0].tolist()))
+
+
+class CarrierRound(OuterRound):
+    """A round with carriers: every second report is longer."""
+
+    protocol = "correlated-noise"
+    options: ClassVar[dict[str, float]] = {"carriers": 0.5}
+
+    @staticmethod
+    def messages_of(protocol) -> int:
+        return protocol.min_messages_per_user
+
+    def own_messages(self) -> np.ndarray:
+        return np.column_stack((np.arange(DEVICES), np.zeros(DEVICES, dtype=np.int64)))
+
+    def length(self, place: int) -> int:
+        return self.form.carrier_messages if place % 2 else self.form.messages
+
+    def document(self, counts: list[int]) -> dict:
+        tally = Tally(np.column_stack((counts, np.zeros_like(counts))).ravel(), USERS)
+        return {"counts": self.task.task.protocol.estimate(tally).counts.tolist()}
+
+    def counted(self, document: dict) -> dict[int, int]:
+        """Estimates are counts, moved by the same amount, so that they sum to the number of users."""
+        estimates = np.asarray(document["counts"])
+        counts = estimates - estimates.min()
+        assert np.abs(counts - np.round(counts)).max() < 1e-6
+        return dict(enumerate(np.round(counts).astype(int).tolist()))
 
 
 class EnrolledRound(Round):

@@ -73,9 +73,12 @@ def _intervals_at(computed: Mapping[float, Floats], intervals: Intervals, confid
     return computed[confidence] if confidence in computed else intervals(confidence)
 
 
-def estimate_round(task: Task, counted: Counted, reports: int, *, proceed: Callable[[], None] = lambda: None) -> Result:
+def estimate_round(
+    task: Task, counted: Counted, reports: int, *, carriers: int = 0, proceed: Callable[[], None] = lambda: None
+) -> Result:
     """The estimate of a round with ``reports`` reports; NotReleasedError if none is possible.
 
+    ``carriers`` of them are those of carriers, who determine how much noise there is, if the task has carriers.
     ``proceed`` is called from time to time during a long search for strings; an exception of it ends the search.
     """
     protocol = task.protocol
@@ -85,6 +88,14 @@ def estimate_round(task: Task, counted: Counted, reports: int, *, proceed: Calla
             f"The messages that could be counted come from at most {users:,} of {reports:,} users; the guarantee "
             f"requires {task.minimum_users:,}."
         )
+    if task.carriers is not None:
+        carriers -= counted.total_rejected // task.max_messages_per_report
+        if carriers < task.carriers.minimum:
+            raise NotReleasedError(
+                f"The messages that could be counted come from at most {carriers:,} carriers; the guarantee requires "
+                f"{task.carriers.minimum:,}."
+            )
+        protocol = protocol.given_carriers(carriers)
     if counted.messages < reports * task.messages_per_report and protocol.fragile:
         raise NotReleasedError(
             f"{reports * task.messages_per_report - counted.messages:,} messages are missing or invalid, and "
@@ -111,7 +122,7 @@ def _users(task: Task, counted: Counted, reports: int) -> int:
     """The largest number of users from whom the counted messages can come."""
     bound = task.protocol.most_users(counted.tally, counted.messages)
     if task.protocol.constant_messages is None:
-        reports -= counted.total_rejected // task.messages_per_report  # reports rejected as a whole
+        reports -= counted.total_rejected // task.max_messages_per_report  # reports rejected as a whole
     return reports if bound is None else min(reports, bound)
 
 

@@ -290,7 +290,7 @@ def _curve_document(task: Task) -> dict[str, Any]:
     """The parameters from which the privacy curve of a task's release is computed."""
     return {
         "protocol": portable(to_document(task.protocol)),
-        "messages_per_report": task.messages_per_report,
+        "messages_per_report": task.max_messages_per_report,
         "maximum_users": task.maximum_users,
         "epsilon": repr(task.epsilon),
         "delta": repr(task.delta),

@@ -95,7 +95,8 @@ def _round(task_id: bytes, task: Task | None, batch: Batch | None, progress: _Pr
         "chunks": batch.chunks if batch else 0,
         "missing": progress.missing(task_id),
         "reports": reports,
-        "predicted_error": _predicted(task, reports),
+        "carriers": manifest.carriers if manifest and task and task.carriers else None,
+        "predicted_error": _predicted(task, reports, manifest.carriers if manifest else 0),
         "messages": manifest.messages if manifest else None,
         "opened": opened.messages if opened else None,
         "rejected": dict(sorted(opened.rejected.items())) if opened else {},
@@ -105,12 +106,12 @@ def _round(task_id: bytes, task: Task | None, batch: Batch | None, progress: _Pr
     }
 
 
-def _predicted(task: Task | None, reports: int | None) -> dict[str, Any] | None:
+def _predicted(task: Task | None, reports: int | None, carriers: int) -> dict[str, Any] | None:
     """The predicted error of a release about the reports of a batch; nothing is known about its content."""
     if task is None or reports is None:
         return None
     try:
-        return {"users": reports} | task.predicted_error(reports).to_json()
+        return {"users": reports} | task.predicted_error(reports, carriers=carriers).to_json()
     except ShuffledpError:  # a number of users for which no bound is known
         return None
 

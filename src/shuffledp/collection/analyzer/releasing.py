@@ -66,11 +66,12 @@ class Releaser:
         batch = self.batches.get(task_id)
         if batch is None:
             raise ShuffledpError("There is no batch of this task.")
-        reports = self.batches.manifest(task_id).reports
+        manifest = self.batches.manifest(task_id)
+        reports = manifest.reports
         self.begin(task_id)
         try:
             counted = self._count(task, self.batches.chunk_files(task_id))
-            result = estimate_round(task, counted, reports, proceed=self._proceed)
+            result = estimate_round(task, counted, reports, carriers=manifest.carriers, proceed=self._proceed)
             result = result.without(self.hidden_strings).at(self.confidence)
             entry = self.ledger.reserve(task, self.tasks.budget(task), batch.manifest)
             if not entry.granted:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from shuffledp.collection.wire.layers import add_layers
 from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import DataError, ParameterError, PolicyError, RefusedError
 from shuffledp.privacy.sampled_curves import SampledCurve
-from shuffledp.randomness import SYSTEM
+from shuffledp.randomness import SYSTEM, bernoulli
 from shuffledp.shuffling import permute
 
 if TYPE_CHECKING:
@@ -151,10 +152,10 @@ def sealed_report(task: Task, value: Any) -> bytes:
 
     Call it once per person: a second report on the same value exceeds the guarantee.
     """
-    messages = _randomized(task, encoded(task, value))
+    count, messages = _randomized(task, encoded(task, value))
     packed = [row.tobytes() for row in task.protocol.message_format.pack(messages)]
     sealer = Sealer(task.analyzer, task.id, task.message_size, task.version)
-    sealed = sealer.seal(packed, task.messages_per_report)
+    sealed = sealer.seal(packed, count)
     if task.wire is not None:
         sealed = add_layers(sealed, task.wire.round_keys, task.id, after=0)
     order = np.arange(len(sealed))
@@ -167,10 +168,23 @@ def encoded(task: Task, value: Any) -> Any:
     return task.protocol.domain.encode(value)
 
 
-def _randomized(task: Task, value: Any) -> Any:
-    """The messages of one report, drawn again while they exceed the cap (see ``privacy.capping``)."""
+def _randomized(task: Task, value: Any) -> tuple[int, Any]:
+    """The length of one report and its messages, drawn again while they exceed it (see ``privacy.capping``).
+
+    The coin that decides who is a carrier is tossed once, and does not depend on the value or on later draws.
+    """
+    roles = task.protocol.carrier_roles
+    if roles is None:
+        return task.messages_per_report, _fitting(task.messages_per_report, partial(task.protocol.randomize, value))
+    is_carrier = bool(bernoulli(roles.carrier_probability, 1, SYSTEM)[0])
+    count = task.max_messages_per_report if is_carrier else task.messages_per_report
+    return count, _fitting(count, partial(task.protocol.randomize_in_role, value, carrier=is_carrier))
+
+
+def _fitting(count: int, draw: Callable[..., Any]) -> Any:
+    """Drawn messages, at most ``count``."""
     for _ in range(_MAX_DRAWS):
-        messages = task.protocol.randomize(value, source=SYSTEM)
-        if len(messages) <= task.messages_per_report:
+        messages = draw(source=SYSTEM)
+        if len(messages) <= count:
             return messages
     raise PolicyError("The protocol of this task nearly always sends more messages than a report of the task may have.")

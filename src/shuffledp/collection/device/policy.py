@@ -34,12 +34,13 @@ class Policy:
 
         The guarantee is recomputed from the parameters of the protocol; claims are only compared with it.
         """
-        size = ReportFormat.of(task).size
-        if task.messages_per_report > self.max_messages or size > self.max_report_bytes:
+        size = ReportFormat.of(task).max_size  # checked before the role is drawn: else a policy could depend on it
+        messages = task.max_messages_per_report
+        if messages > self.max_messages or size > self.max_report_bytes:
             raise PolicyError(
-                f"A report of this task has {task.messages_per_report:,} messages and {size:,} bytes; this device "
+                f"A report of this task has {messages:,} messages and {size:,} bytes; this device "
                 f"sends at most {self.max_messages:,} and {self.max_report_bytes:,}.",
-                messages=task.messages_per_report,
+                messages=messages,
                 bytes=size,
             )
         guarantee = task.guarantee

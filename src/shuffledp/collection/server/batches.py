@@ -109,7 +109,7 @@ class ExpectedBatch:
         """Maximum length of a manifest in bytes, for chunks of at least 64 KiB or a small number of chunks."""
         task = self.task
         dummies = (self.hop + 1) * 2 * math.ceil(task.protocol.mean_dummies)
-        messages = task.maximum_users * task.messages_per_report + dummies
+        messages = task.maximum_users * task.max_messages_per_report + dummies
         chunks = messages * task.record_size(self.hop) // _USUAL_CHUNK_BYTES + 1
         return min(MAX_MANIFEST_BYTES, _OTHER_BYTES + _BYTES_PER_CHUNK * max(chunks, _FEW_CHUNKS))
 

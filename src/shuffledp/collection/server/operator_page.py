@@ -171,6 +171,10 @@ def _shuffler_lines(entry: Mapping[str, Any], now: datetime) -> list[str]:
         lines.append(f"{entry['reports']:,} reports; the task is missing.")
     else:
         lines.append(f"{entry['reports']:,} reports were accepted.")
+    if entry.get("carriers") and entry["state"] in ("collecting", "closed"):
+        lines.append(
+            f"At least {entry['carriers']['minimum']:,} carriers are needed; they are counted with the shuffling."
+        )
     if entry["batch"] is not None:
         lines.append(f"Its batch is not delivered yet: {entry['batch']}.".replace("..", "."))
     return lines
@@ -200,6 +204,8 @@ def _analyzer_lines(entry: Mapping[str, Any]) -> list[str]:
         opened = entry["opened"] or 0
         of = entry["messages"] or 0
         lines.append(f"{opened:,} of {of:,} messages are opened." if of else "All chunks have arrived.")
+    if entry.get("carriers"):
+        lines.append(f"{entry['carriers']:,} of {entry['reports']:,} reports are from carriers, who add the noise.")
     if entry["rejected"]:
         counts = ", ".join(f"{reason} {count:,}" for reason, count in entry["rejected"].items())
         lines.append(f"Rejected messages: {counts}.")

@@ -182,7 +182,9 @@ class ReportEndpoint:
 
 
 def _too_long(served: ServedTask) -> PreparedResponse:
-    return problem(413, "too-long", f"A report of this task has {served.size:,} bytes; this is longer.", close=True)
+    return problem(
+        413, "too-long", f"A report of this task has at most {served.size:,} bytes; this is longer.", close=True
+    )
 
 
 _STATUSES = (200, 201, 401, 403, 404, 409, 410, 413, 415, 422, 429, 499, 503)

@@ -81,8 +81,12 @@ class ReportMixture(Mixture):
     bodies: Callable[[], Iterable[bytes]]
     open_report: Callable[[bytes], bytes | memoryview | None]
     """The sealed messages of a stored report; None if its outer seal does not open."""
+    is_carrier: Callable[[bytes], bool] = lambda _: False
+    """Whether a stored report has the length of a carrier's."""
     opened: int = field(default=0, init=False)
     """Reports that opened, also those that an augmented shuffler leaves out of its sample."""
+    carriers: int = field(default=0, init=False)
+    """How many of these are those of carriers."""
 
     @property
     def reports(self) -> int:
@@ -91,17 +95,18 @@ class ReportMixture(Mixture):
 
     @property
     def is_enough(self) -> bool:
-        """Whether as many reports opened as the task requires."""
-        return self.opened >= self.task.minimum_users
+        """Whether as many reports, and of these as many of carriers, opened as the task requires."""
+        carriers = self.task.carriers
+        return self.opened >= self.task.minimum_users and (carriers is None or self.carriers >= carriers.minimum)
 
     @property
     def counts(self) -> HopCounts | None:
-        """How many reports did not open."""
-        return None if self.task.wire is None else HopCounts(unopenable=self.unopenable)
+        """How many reports are those of carriers, and how many did not open."""
+        return None if self.task.wire is None else HopCounts(carriers=self.carriers, unopenable=self.unopenable)
 
     def _reset(self) -> None:
         super()._reset()
-        self.opened = 0
+        self.opened = self.carriers = 0
 
     def _messages(self) -> Iterator[bytes]:
         block, kept = bytearray(), kept_reports(self.task)
@@ -111,6 +116,7 @@ class ReportMixture(Mixture):
                 self.unopenable += 1
                 continue
             self.opened += 1
+            self.carriers += self.is_carrier(body)
             if next(kept):
                 block += records
             if len(block) >= _BLOCK_BYTES:

@@ -299,10 +299,20 @@ def task_fields(served: ServedTask) -> dict[str, Any]:
         "maximum_users": task.maximum_users,
         "record_size": task.sealed_size,
         "messages_per_report": task.messages_per_report,
+        "carriers": None if task.carriers is None else task.carriers.to_document(),
     }
 
 
-_TASK_FIELDS = ("name", "opens", "closes", "minimum_users", "maximum_users", "record_size", "messages_per_report")
+_TASK_FIELDS = (
+    "name",
+    "opens",
+    "closes",
+    "minimum_users",
+    "maximum_users",
+    "record_size",
+    "messages_per_report",
+    "carriers",
+)
 """The keys of ``task_fields`` that are null if the task is missing."""
 
 

@@ -117,7 +117,10 @@ class RoundScheduler:
         below.set_function(
             lambda: sum(scheduled.below_since is not None for scheduled in list(self._scheduled.values()))
         )
-        self._destroyed = metrics.counter("destroyed_rounds", "Rounds destroyed with fewer reports than their minimum")
+        self._destroyed = metrics.counter(
+            "destroyed_rounds", "Rounds destroyed with fewer reports or carriers than their minimum"
+        )
+        self._carriers = metrics.counter("carriers", "Reports of carriers in delivered batches")
         damaged = metrics.gauge("damaged_rounds", "Rounds whose stored reports cannot be used")
         damaged.set_function(lambda: len(self._damaged))
 
@@ -421,6 +424,7 @@ class RoundScheduler:
             answer = delivery.deliver(batch)
             self._store.advance(served.id, RoundState.DELIVERED)
             self._round_shuffler.clean(served.name)
+        self._carriers.inc(batch.manifest.carriers)
         event("delivered", task=served.name, reports=batch.manifest.reports, analyzer=answer)
         return True
 

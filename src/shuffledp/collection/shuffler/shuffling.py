@@ -85,8 +85,10 @@ class RoundShuffler:
             is_augmented = (
                 served.task.protocol.trust == "augmented"
             )  # then messages would tell how many dummies it drew
-            messages = {} if is_augmented else {"messages": batch.manifest.messages}
-            event("shuffled", task=served.name, reports=batch.manifest.reports, **messages)
+            counted = {} if is_augmented else {"messages": batch.manifest.messages}
+            if served.task.carriers is not None:
+                counted["carriers"] = batch.manifest.carriers
+            event("shuffled", task=served.name, reports=batch.manifest.reports, **counted)
             counts = batch.manifest.counts
             if counts is not None and (counts.unopenable or counts.repeated):
                 what = {"reports": counts.unopenable} if served.hop == 0 else {"messages": counts.unopenable}
@@ -138,7 +140,7 @@ class RoundShuffler:
         return RoundState.DESTROYED
 
     def _permute(self, served: ServedTask) -> ShuffledBatch | None:
-        """The batch of all messages in uniformly random order; None if there are too few reports."""
+        """The batch of all messages in uniformly random order; None if there are too few reports or carriers."""
         permuted = self.work / f"{served.name}.shuffled"
         mixture = self._mixture(served)
         size = served.task.record_size(served.hop)
@@ -146,6 +148,7 @@ class RoundShuffler:
         while not messages:  # an augmented shuffler may drop all reports and draw no dummy, whatever the values are
             messages = permute_file(mixture.blocks(), size, permuted, scratch=self.work, memory=self.memory)
             if not mixture.is_enough:
+                self._note_carriers(served, mixture)
                 return None
         if messages * size != mixture.size:
             raise StoreError(f"{messages:,} messages of {size:,} bytes cannot have {mixture.size:,} bytes.")
@@ -155,6 +158,19 @@ class RoundShuffler:
         permuted.rename(file)
         self.clean(served.name, keep=file)
         return ShuffledBatch(manifest, signed, file)
+
+    def _note_carriers(self, served: ServedTask, mixture: Mixture) -> None:
+        """Log that the round is destroyed for its number of carriers, if it is."""
+        carriers = served.task.carriers
+        counts = mixture.counts
+        if carriers is not None and counts is not None and counts.carriers < carriers.minimum:
+            event(
+                "too-few-carriers",
+                level=logging.ERROR,
+                task=served.name,
+                carriers=counts.carriers,
+                minimum=carriers.minimum,
+            )
 
     def _mixture(self, served: ServedTask) -> Mixture:
         """What this shuffler mixes: reports, or the batch of the one before."""
@@ -167,8 +183,17 @@ class RoundShuffler:
 
         if key is None:
             return ReportMixture(served.task, self._check_stopping, bodies, served.format.records)
-        opener = ReportOpener(key, header_size=HEADER_SIZE, report_size=served.format.size)
-        return ReportMixture(served.task, self._check_stopping, bodies, opener.open)
+        form = served.format
+        openers = {
+            size: ReportOpener(key, header_size=HEADER_SIZE, report_size=size)
+            for size in (form.size, form.carrier_size)
+            if size is not None
+        }
+
+        def open_report(body: bytes) -> bytes | None:
+            return openers[len(body)].open(body) if len(body) in openers else None
+
+        return ReportMixture(served.task, self._check_stopping, bodies, open_report, form.is_carrier)
 
     def _describe(self, served: ServedTask, file: Path, messages: int, mixture: Mixture) -> Manifest:
         """The manifest of a file of permuted messages."""

@@ -29,6 +29,7 @@ class ServedTask:
     task: Task
     format: ReportFormat
     size: int
+    """Bytes of the longest report."""
     opens: float
     closes: float
     """Seconds since 1970."""
@@ -68,7 +69,7 @@ def load_task(path: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKe
     report_format = ReportFormat.of(task)
     answer = PreparedResponse(200, content, _HEADERS)
     return ServedTask(
-        task, report_format, report_format.size, task.opens.timestamp(), task.closes.timestamp(), answer, hops[0]
+        task, report_format, report_format.max_size, task.opens.timestamp(), task.closes.timestamp(), answer, hops[0]
     )
 
 

@@ -20,7 +20,7 @@ from shuffledp.checks import LEAST_DELTA, check_target
 from shuffledp.collection.task.canonical import canonical, parse_canonical, portable
 from shuffledp.collection.task.display_strings import LONGEST_STRING, check_category_names, check_string
 from shuffledp.collection.task.signed_documents import check_author
-from shuffledp.collection.task.wire_version_2 import KEYS_OF_VERSION_2, WireVersion2
+from shuffledp.collection.task.wire_version_2 import KEYS_OF_VERSION_2, Carriers, WireVersion2
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
 from shuffledp.collection.wire.sealing import LAYER_SIZE, SUITE_NAME, sealed_size
@@ -128,12 +128,7 @@ class Task:
             raise ParameterError(f"The round closes at {self.closes} before it opens at {self.opens}.")
         if self.wire is not None:
             self._check_wire(self.wire)
-        if self.protocol.carrier_roles is not None and (self.wire is None or self.wire.carriers is None):
-            raise ParameterError(
-                f"The parameters of {self.protocol.name} have carriers, so the task needs wire version 2 and the "
-                "length of their reports.",
-                reason="inconsistent",
-            )
+        self._check_roles()
 
     def _check_augmented(self) -> None:
         """Refuse what a shuffler that adds dummies cannot carry out: other versions, carriers, too many dummies."""
@@ -171,6 +166,29 @@ class Task:
         if wire.carriers.minimum > self.maximum_users:
             raise ParameterError(f"A round of at most {self.maximum_users:,} users cannot have more carriers.")
 
+    def _check_roles(self) -> None:
+        """Refuse carriers that contradict the protocol."""
+        roles, carriers = self.protocol.carrier_roles, self.carriers
+        if roles is None and carriers is None:
+            return
+        if roles is None or carriers is None:
+            raise ParameterError(
+                f"The task states reports of carriers, but {self.protocol.name} with these parameters has none."
+                if roles is None
+                else f"The parameters of {self.protocol.name} have carriers, so the task needs wire version 2 and the "
+                "length of their reports.",
+                reason="inconsistent",
+            )
+        target = self.protocol.target
+        minimum = roles.minimum(target.users, target.honest_users)
+        if (self.messages_per_report, carriers.minimum) != (self.protocol.min_messages_per_user, minimum):
+            raise ParameterError(
+                f"The task contradicts its protocol: who is no carrier sends {self.protocol.min_messages_per_user:,} "
+                f"message, and a round needs {minimum:,} carriers, not {self.messages_per_report:,} and "
+                f"{carriers.minimum:,}.",
+                reason="inconsistent",
+            )
+
     @classmethod
     def create(
         cls,
@@ -188,6 +206,11 @@ class Task:
         """
         protocol, cap = padded_protocol(kind, settings, epsilon=epsilon, delta=delta, maximum_users=maximum_users)
         is_pure = protocol.trust == "augmented" and protocol.target.delta == 0
+        roles, wire = protocol.carrier_roles, fields.get("wire")
+        if roles is not None and wire is not None:
+            minimum = roles.minimum(protocol.target.users, protocol.target.honest_users)
+            fields["wire"] = replace(wire, carriers=Carriers(cap, minimum))
+            cap = protocol.min_messages_per_user
         return cls(
             protocol=protocol,
             epsilon=epsilon,
@@ -201,6 +224,25 @@ class Task:
     def version(self) -> int:
         """The version of the wire format, 1 or 2."""
         return 1 if self.wire is None else 2
+
+    @property
+    def carriers(self) -> Carriers | None:
+        """The longer reports of carriers; None if all reports have one length."""
+        return None if self.wire is None else self.wire.carriers
+
+    @property
+    def max_messages_per_report(self) -> int:
+        """The messages of a carrier's report, if there are carriers, else those of every report."""
+        return self.messages_per_report if self.carriers is None else self.carriers.messages_per_report
+
+    @property
+    def messages_per_user(self) -> float:
+        """The expected number of messages of a report, dummies included: the longer ones of carriers are few."""
+        roles = self.protocol.carrier_roles
+        if roles is None:
+            return self.messages_per_report
+        longer = self.max_messages_per_report - self.messages_per_report
+        return self.messages_per_report + float(roles.carrier_probability) * longer
 
     @property
     def minimum_users(self) -> int:
@@ -235,15 +277,16 @@ class Task:
         """The guarantee, recomputed from the parameters; ParameterError if the claim does not hold."""
         return capped_guarantee(
             self.protocol,
-            cap=self.messages_per_report,
+            cap=self.max_messages_per_report,
             users=self.maximum_users,
             epsilon=self.epsilon,
             delta=self.delta,
         )
 
-    def predicted_error(self, users: int, confidence: float = 0.95) -> ExpectedError:
-        """The predicted error of a release about this many users."""
-        return _predicted_error(self.protocol, users, confidence)
+    def predicted_error(self, users: int, confidence: float = 0.95, *, carriers: int = 0) -> ExpectedError:
+        """The predicted error of a release about this many users, and if it is known, this many carriers."""
+        protocol = self.protocol if self.carriers is None or carriers < 1 else self.protocol.given_carriers(carriers)
+        return _predicted_error(protocol, users, confidence)
 
     def to_document(self) -> dict[str, Any]:
         """The document that is signed."""
@@ -395,11 +438,28 @@ def _predicted_error(protocol: Protocol, users: int, confidence: float) -> Expec
 def padded_protocol(
     kind: type[Protocol], settings: dict[str, Any], *, epsilon: float, delta: float, maximum_users: int
 ) -> tuple[Protocol, int]:
-    """The protocol of a task with this target, and the number of messages of each report, dummies included."""
+    """The protocol of a task with this target, and the number of messages of each report, dummies included.
+
+    If there are carriers, it is the number of messages of their reports.
+    """
     protocol = _calibrated(kind, epsilon, delta, settings)
     if is_unbounded(protocol):
         protocol = _calibrated(kind, epsilon, delta * (1 - DELTA_FOR_CAP), settings)
     return protocol, least_cap(protocol, users=maximum_users, epsilon=epsilon, delta=delta * DELTA_FOR_CAP)
+
+
+def best_carriers(
+    kind: type[Protocol], settings: dict[str, Any], *, epsilon: float, delta: float, maximum_users: int
+) -> float | None:
+    """The option ``carriers`` with the fewest messages for a task with this target; None if carriers save nothing."""
+    protocol, cap = padded_protocol(kind, settings, epsilon=epsilon, delta=delta, maximum_users=maximum_users)
+    of_protocol, of_cap = delta * (1 - DELTA_FOR_CAP), delta * DELTA_FOR_CAP
+    probability = protocol.best_carriers(users=maximum_users, delta=of_protocol, delta_of_cap=of_cap)
+    if probability is None:
+        return None
+    with_carriers = {**settings, "carriers": probability}
+    carried, longest = padded_protocol(kind, with_carriers, epsilon=epsilon, delta=delta, maximum_users=maximum_users)
+    return probability if 1 + probability * (longest - 1) < cap and carried.carrier_roles is not None else None
 
 
 def _calibrated(kind: type[Protocol], epsilon: float, delta: float, settings: dict[str, Any]) -> Protocol:

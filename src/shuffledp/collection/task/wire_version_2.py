@@ -133,7 +133,6 @@ class WireVersion2:
         unsupported = {
             "traps": self.traps > 0,
             "a chain of shufflers with carriers": len(self.shufflers) > 1 and self.carriers is not None,
-            "reports of two sizes (carriers)": self.carriers is not None,
             "rounds of a series": self.series is not None,
             "the hybrid outer seal": self.outer_suite == HYBRID_OUTER_SUITE,
         }

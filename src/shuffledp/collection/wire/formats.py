@@ -1,8 +1,8 @@
 """Wire formats: the report of a device, and the batch of the shuffler.
 
 A report is ``SDPR``, the version (1 byte), the task's id (32), the report's id (16), then the sealed messages, all of
-one size and the same number in every report; in version 2 these are together under an outer seal. A batch is a signed
-manifest and chunks of concatenated sealed messages.
+one size and the same number in every report; in version 2 these are together under an outer seal, and carriers send
+another number than others. A batch is a signed manifest and chunks of concatenated sealed messages.
 """
 
 from __future__ import annotations
@@ -51,12 +51,15 @@ class ReportFormat:
     sealed_size: int
     round_key: SealingPublicKey | None = None
     """The key of the outer seal; None for reports of version 1, which have none."""
+    carrier_messages: int | None = None
+    """Messages of a carrier's report; None if there are no carriers."""
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """The format of a task's reports."""
         round_key = None if task.wire is None else task.wire.shufflers[0].sealing
-        return cls(task.id, task.messages_per_report, task.record_size(0), round_key)
+        carrier_messages = None if task.carriers is None else task.carriers.messages_per_report
+        return cls(task.id, task.messages_per_report, task.record_size(0), round_key, carrier_messages)
 
     @property
     def version(self) -> int:
@@ -65,13 +68,33 @@ class ReportFormat:
 
     @property
     def size(self) -> int:
-        """Bytes of every report."""
-        return HEADER_SIZE + self.messages * self.sealed_size + (0 if self.round_key is None else OUTER_SIZE)
+        """Bytes of every report; if there are carriers, of those of the others."""
+        return self._size_of(self.messages)
+
+    @property
+    def carrier_size(self) -> int | None:
+        """Bytes of a carrier's report; None if there are no carriers."""
+        return None if self.carrier_messages is None else self._size_of(self.carrier_messages)
+
+    @property
+    def max_size(self) -> int:
+        """Bytes of the longest report."""
+        return self.carrier_size or self.size
+
+    def is_carrier(self, report: bytes) -> bool:
+        """Whether a report of this task is that of a carrier, by its length."""
+        return len(report) == self.carrier_size
+
+    def _size_of(self, messages: int) -> int:
+        return HEADER_SIZE + messages * self.sealed_size + (0 if self.round_key is None else OUTER_SIZE)
 
     def build(self, report_id: bytes, sealed: list[bytes]) -> bytes:
         """A report of these sealed messages."""
-        if len(report_id) != REPORT_ID_SIZE or len(sealed) != self.messages:
-            raise ParameterError(f"A report has an id of {REPORT_ID_SIZE} bytes and {self.messages:,} messages.")
+        if len(report_id) != REPORT_ID_SIZE or len(sealed) not in (self.messages, self.carrier_messages):
+            longer = "" if self.carrier_messages is None else f" or {self.carrier_messages:,}"
+            raise ParameterError(
+                f"A report has an id of {REPORT_ID_SIZE} bytes and {self.messages:,}{longer} messages."
+            )
         if any(len(message) != self.sealed_size for message in sealed):
             raise ParameterError(f"Every sealed message of this task has {self.sealed_size} bytes.")
         header = b"".join((_MAGIC, bytes((self.version,)), self.task_id, report_id))
@@ -81,8 +104,9 @@ class ReportFormat:
 
     def report_id(self, report: bytes) -> bytes:
         """The id of a report; ParameterError unless size, version and task are right."""
-        if len(report) != self.size:
-            raise ParameterError(f"A report of this task has {self.size:,} bytes, not {len(report):,}.")
+        if len(report) not in (self.size, self.carrier_size):
+            longer = "" if self.carrier_size is None else f" or {self.carrier_size:,}"
+            raise ParameterError(f"A report of this task has {self.size:,}{longer} bytes, not {len(report):,}.")
         if report[: len(_MAGIC)] != _MAGIC:
             raise ParameterError("This is not a report: it does not begin with SDPR.")
         if report[len(_MAGIC)] != self.version:
@@ -158,6 +182,11 @@ class Manifest:
         """The version of the manifest, which is that of its task."""
         return 1 if self.counts is None else 2
 
+    @property
+    def carriers(self) -> int:
+        """How many of the reports are those of carriers."""
+        return 0 if self.counts is None else self.counts.carriers
+
     def chunk_size(self, index: int) -> int:
         """Bytes of a chunk."""
         if not 0 <= index < len(self.chunks):
@@ -186,24 +215,30 @@ class Manifest:
                 f"A batch of {self.reports:,} reports cannot be released: the task requires {task.minimum_users:,} to "
                 f"{task.maximum_users:,}."
             )
+        if task.carriers is not None and self.carriers < task.carriers.minimum:
+            raise ParameterError(
+                f"A batch of {self.carriers:,} carriers cannot be released: the task requires at least "
+                f"{task.carriers.minimum:,}."
+            )
         if self.counts is not None and hop == 0 and self.reports + self.counts.unopenable > task.maximum_users:
             raise ParameterError(f"More reports than the {task.maximum_users:,} of the task cannot have been stored.")
 
     def _has_messages_of(self, task: Task, hop: int) -> bool:
-        """Whether the number of messages follows from the number of reports, as the task says.
+        """Whether the number of messages follows from the numbers of reports and carriers, as the task says.
 
         An augmented shuffler adds dummies, and leaves reports out only if it samples them. Later shufflers leave out
         messages that do not open, copies, and traps; they only bound what the first one says.
         """
-        carriers = 0 if self.counts is None else self.counts.carriers
+        if self.carriers and (task.carriers is None or hop > 0):
+            return False
         per_report = task.messages_per_report
         if task.protocol.trust == "augmented":
             samples = task.protocol.shuffler_keeps.fraction < 1
-            return carriers == 0 and (samples or hop > 0 or self.messages >= self.reports * per_report)
+            return samples or hop > 0 or self.messages >= self.reports * per_report
         if hop > 0:
-            enough = self.messages // per_report >= task.minimum_users
-            return carriers == 0 and enough and self.messages <= self.reports * per_report
-        return carriers == 0 and self.messages == self.reports * per_report
+            return self.messages // per_report >= task.minimum_users and self.messages <= self.reports * per_report
+        others = self.reports - self.carriers
+        return self.messages == others * per_report + self.carriers * task.max_messages_per_report
 
     def to_document(self) -> dict[str, Any]:
         """The document that is signed."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.errors import ParameterError
+from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.messages import Messages
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.carriers import (
@@ -24,6 +24,7 @@ from shuffledp.privacy.carriers import (
     CarrierCurve,
     CarrierRoles,
     KnownCarriers,
+    plan_carriers,
     shortage,
 )
 from shuffledp.privacy.clusters import PairClusters
@@ -73,6 +74,27 @@ class CorrelatedNoiseProtocol(Protocol):
     def carrier_roles(self) -> CarrierRoles | None:
         """Who adds noise; None for all users."""
         return self.carriers
+
+    def best_carriers(self, *, users: int, delta: float, delta_of_cap: float) -> float | None:
+        """The probability of being a carrier with the fewest messages, for at most ten per cent more variance."""
+        flood, ratio, bins = self.flood, self.ratio, self.bins
+        if self.min_messages_per_user != 1 or not isinstance(flood, PairClusters) or flood.singles:
+            return None
+        try:
+            terms = plan_carriers(
+                users=users,
+                honest_users=self.target.honest_users,
+                epsilon=self.target.epsilon,
+                delta_of_shortage=DELTA_FOR_SHORTAGE * delta,
+                delta_of_cap=delta_of_cap,
+                chance_of_more=lambda carriers, messages: NoiseShares(ratio, flood, carriers).chance_of_more(
+                    messages, bins
+                ),
+            )
+        except InfeasibleError:
+            return None
+        probability = float(terms.probability)
+        return None if probability == 1 else probability
 
     def given_carriers(self, number: int) -> Self:
         """The protocol in a round with this many carriers, whose noise is therefore known better."""

@@ -51,6 +51,18 @@ def task(store) -> bytes:
     return task_id
 
 
+def test_reports_of_two_lengths(store, task):
+    """As carriers and others send them, in one group and in several; a short one is read first."""
+    long = [report(task, number, body=os.urandom(200_000)) for number in range(1, 60, 2)]
+    short = [report(task, number) for number in range(0, 60, 2)]
+    assert set(store.accept([each for pair in zip(short[:20], long[:20], strict=True) for each in pair])) == {NEW}
+    assert set(store.accept(short[20:])) == {NEW}
+    assert set(store.accept(long[20:])) == {NEW}
+    assert store.accept([report(task, 1, body=short[0].body)]) == [CONFLICT]
+    assert store.close_round(task) == 60
+    assert sorted(store.reports(task)) == sorted(each.body for each in (*long, *short))
+
+
 def test_a_report_is_new_once_then_the_same_and_another_one_conflicts(store, task):
     assert store.accept([report(task)]) == [NEW]
     assert store.accept([report(task)]) == [SAME]

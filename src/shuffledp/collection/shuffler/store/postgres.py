@@ -212,20 +212,20 @@ class PostgresStore:
 
     def _bodies(self, entry: _Round) -> Iterator[bytes]:
         query = sql.SQL("SELECT body FROM {}").format(entry.reports_table)
+        largest = sql.SQL("SELECT max(octet_length(body)) FROM {}").format(entry.reports_table)
         number = 0
         with (
             postgres_failures(),
             connect(self._address) as connection,
-            connection.cursor("reports", binary=True) as cursor,
         ):
-            cursor.execute(query)
-            rows = cursor.fetchmany(1)
-            group = max(1, _READ_BYTES // max(1, len(rows[0][0]))) if rows else 1  # all have one size
-            while rows:
-                number += len(rows)
-                for (body,) in rows:
-                    yield body
-                rows = cursor.fetchmany(group)
+            ((size,),) = connection.execute(largest).fetchall()
+            group = max(1, _READ_BYTES // max(1, size or 0))
+            with connection.cursor("reports", binary=True) as cursor:
+                cursor.execute(query)
+                while rows := cursor.fetchmany(group):
+                    number += len(rows)
+                    for (body,) in rows:
+                        yield body
         if number != entry.reports:
             raise StoreError(f"The table reports_{entry.number} contains {number:,} of {entry.reports:,} reports.")
 

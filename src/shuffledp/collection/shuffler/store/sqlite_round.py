@@ -281,7 +281,7 @@ def _store(connection: sqlite3.Connection, reports: Sequence[Incoming], tokens: 
     by_size: dict[int, list[Incoming]] = {}
     for report in reports:
         by_size.setdefault(len(report.body), []).append(report)
-    for size, same_size in by_size.items():  # honest devices of a round send one size
+    for size, same_size in by_size.items():  # devices of a round send one size, or two if there are carriers
         ids, count = _joined([report.report_id for report in same_size])
         connection.execute(_INSERT_REPORTS, (ids, count, b"".join([report.body for report in same_size]), size))
 
