@@ -382,3 +382,28 @@ def test_too_few_users_for_carriers(shuffledp, parties, round_key, tmp_path):
     made = create(shuffledp, *named, rest=rest)
     assert made.status == 0, made.err
     assert SignedTask.load(tmp_path / "task.json").task.carriers is None
+
+
+def test_a_task_with_a_chain_of_shufflers(shuffledp, parties, round_key, tmp_path):
+    """Keys in the order in which reports pass; each shuffler needs both of its own."""
+    SigningKey.create().public.save(tmp_path / "second.pub")
+    SealingKey.create().public.save(tmp_path / "second-round.pub")
+    first = ("--round-key", "round.pub")
+    second = ("--next-shuffler", "second.pub", "--next-round-key", "second-round.pub")
+    for arguments, words in (
+        ((*first, *second[:2]), "give both for each"),
+        (second, "give both for each"),
+        ((*first, "--traps", 3), "this task has one shuffler"),
+        (("--traps", 3), "give their keys, or no --traps"),
+        ((*first, *second, "--traps", 2000), "0 to 1,024 traps"),
+        ((*first, "--next-shuffler", "second.pub", "--next-round-key", "round.pub"), "used in two roles"),
+    ):
+        refused = create(shuffledp, *HISTOGRAM, *arguments)
+        assert refused.status in (1, 2)
+        assert words in refused.error
+    made = create(shuffledp, *HISTOGRAM, *first, *second, "--traps", 32)
+    assert made.status == 0
+    task = SignedTask.load(tmp_path / "task.json").verify(parties["author"].public)
+    assert (task.hops, task.wire.traps) == (2, 32)
+    assert task.wire.shufflers[0].signing == parties["shuffler"].public
+    assert f"{parties['shuffler'].public.id} -> {task.shuffler.id}" in made.out

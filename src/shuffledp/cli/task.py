@@ -195,6 +195,15 @@ class KeyOptions:
             "--next-round-key", metavar="KEY.pub", help="The public round key of a further shuffler, in the same order."
         ),
     ] = None
+    traps: Annotated[
+        int,
+        typer.Option(
+            "--traps",
+            parser=integer,
+            metavar="N",
+            help="Number of reports of its own that each later shuffler sends, to detect that reports are dropped.",
+        ),
+    ] = 0
 
 
 @task_app.command("create")
@@ -227,11 +236,13 @@ def create_task(
     wire = None
     if len(keys.next_shuffler or ()) != len(keys.next_round_key or ()) or (keys.next_shuffler and not keys.round_key):
         raise ParameterError("Every shuffler of a chain needs its key and its round key: give both for each.")
+    if keys.traps and keys.round_key is None:
+        raise ParameterError("Traps are sent by later shufflers of a chain: give their keys, or no --traps.")
     if keys.round_key is not None:
         first = ShufflerKeys(shuffler, read_sealing_key(keys.round_key))
         pairs = zip(keys.next_shuffler or (), keys.next_round_key or (), strict=True)
         later = [ShufflerKeys(read_verifying_key(key), read_sealing_key(round_key)) for key, round_key in pairs]
-        wire = WireVersion2((first, *later))
+        wire = WireVersion2((first, *later), traps=keys.traps)
         shuffler = wire.shufflers[-1].signing
     opens = moment(round_options.opens)
     closes = moment(round_options.closes, after=opens)

@@ -62,10 +62,12 @@ class Rehearsal:
         origins: Sequence[str] = (),
         version: int = 1,
         hops: int = 1,
+        traps: int = 0,
     ) -> Rehearsal:
         """Create keys, a signed task for at most the planned number of users, and the settings of all servers.
 
-        Web pages of the ``origins`` may report. A chain of several shufflers (``hops``) needs version 2.
+        Web pages of the ``origins`` may report. A chain of several shufflers (``hops``) needs version 2;
+        each later one sends ``traps``.
         """
         author, analyzer = SigningKey.create(), SealingKey.create()
         for key, role in ((author, "author"), (analyzer, "analyzer")):
@@ -74,14 +76,14 @@ class Rehearsal:
         for part in ("tasks", "analyzer"):
             (directory / part).mkdir(mode=0o700)
         shufflers = tuple(_new_shuffler(directory, hop, version) for hop in range(hops))
-        wire = WireVersion2(shufflers) if version == 2 else None
+        wire = WireVersion2(shufflers, traps=traps) if version == 2 else None
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
             kind=kind,
             settings=settings,
             epsilon=epsilon,
             delta=delta,
-            maximum_users=settings["users"],
+            maximum_users=settings["users"] + traps * (hops - 1),
             name=name,
             description=description,
             population=_POPULATION,
@@ -97,7 +99,10 @@ class Rehearsal:
         for hop, port in enumerate((shuffler_port, *later)):
             following = later[hop] if hop < len(later) else None
             file = directory / ("servers.toml" if hop == 0 else f"{shuffler_name(hop)}.toml")
-            file.write_text(_settings(directory, hop, port, following, analyzer_port, origins), encoding="utf-8")
+            content = _settings(directory, hop, port, following, analyzer_port, origins)
+            if hop > 0:
+                content += f'first_shuffler = "http://{_HOST}:{shuffler_port}"\n'
+            file.write_text(content, encoding="utf-8")
         (directory / "budgets.toml").write_text(f"[{_POPULATION}]\nepsilon = {epsilon!r}\ndelta = {delta!r}\n")
         return cls(directory, task, author.public, shuffler_port, analyzer_port, tuple(later))
 

@@ -239,7 +239,7 @@ class Place:
 
     def files(self) -> set[str]:
         """Everything in the work folder, and the stores of rounds."""
-        kept = (".lock", ".clock", ".received", "operator.sock")
+        kept = (".lock", ".clock", ".received", ".traps", "operator.sock")
         return {each.name for each in (self.folder / "work").iterdir() if each.name not in kept} | {
             each.name for each in (self.folder / "store").glob("round-*")
         }

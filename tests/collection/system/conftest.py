@@ -96,6 +96,11 @@ def new_carrier_round(_begun):
 
 
 @pytest.fixture
+def new_trapped_round(_begun):
+    return lambda: _begun(_rounds.TrappedRound)
+
+
+@pytest.fixture
 def new_enrolled_round(_begun):
     return lambda: _begun(_rounds.EnrolledRound)
 

@@ -157,6 +157,7 @@ class Round(Rehearsal):
     protocol = "uniform-blanket"
     hops = 1
     """Shufflers that a report passes."""
+    traps = 0
     options: ClassVar[dict[str, float]] = {}
     """Of the calibration."""
 
@@ -164,7 +165,16 @@ class Round(Rehearsal):
     def begin(cls, folder, **settings) -> "Round":
         size = {"users": USERS, "domain_size": cls.copies * DEVICES} | cls.options
         kind = sdp.find("histogram", cls.protocol)
-        here = cls.prepare(folder, kind=kind, settings=size, epsilon=4.0, delta=0.1, version=cls.version, hops=cls.hops)
+        here = cls.prepare(
+            folder,
+            kind=kind,
+            settings=size,
+            epsilon=4.0,
+            delta=0.1,
+            version=cls.version,
+            hops=cls.hops,
+            traps=cls.traps,
+        )
         task = here.task.task
         here.form, here.times = ReportFormat.of(task), cls.messages_of(task.protocol)
         here.name = task.id.hex()
@@ -303,7 +313,7 @@ class Round(Rehearsal):
             each.name
             for folder in self.works
             for each in folder.iterdir()
-            if not each.name.startswith((".lock", ".clock", ".received", "operator.sock"))
+            if not each.name.startswith((".lock", ".clock", ".received", ".traps", "operator.sock"))
         }
         keys = {each.name for each in (self.directory / ROUND_KEYS).glob("*.key")}
         return work | keys | {each.name for each in (self.directory / "reports").glob("round-*")}
@@ -351,6 +361,20 @@ class ChainRound(OuterRound):
         keys = {each.name for each in (self.directory / f"{ROUND_KEYS}-2").glob("*.key")}
         received = {each.name for each in (self.directory / "shuffler-2" / ".received" / "batches").glob("*")}
         return super().left_over() | keys | received
+
+
+class TrappedRound(ChainRound):
+    """A chain whose second shuffler sends traps, at once."""
+
+    traps = 16
+    at_once = """
+from shuffledp.collection.shuffler import traps
+traps._SHARE_OF_THE_ROUND = 0.0
+"""
+
+    def accepted(self) -> int:
+        """How many traps were accepted."""
+        return len(list((self.directory / "shuffler-2" / ".traps" / self.name).glob("*.answer")))
 
 
 class AugmentedRound(OuterRound):

@@ -15,6 +15,7 @@ from shuffledp.collection.server.batches import Batches, BatchState
 from shuffledp.collection.server.duplicates import find_duplicates
 from shuffledp.collection.server.processes import available_cores, mapped, processes_with
 from shuffledp.collection.shuffler.dummies import kept_reports, sealed_dummies
+from shuffledp.collection.shuffler.traps import TrapWatch
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import HopCounts
 from shuffledp.collection.wire.keys import SealingKey
@@ -147,9 +148,13 @@ class BatchMixture(Mixture):
     key: SealingKey
     index: int
     """The index of this shuffler in the task."""
+    new_watch: Callable[[], TrapWatch] = TrapWatch
+    """What recognizes this shuffler's own traps."""
+    traps: int = field(default=0, init=False)
+    """Own traps that were in the batch; they are left out."""
     repeated: int = field(default=0, init=False)
     opened: int = field(default=0, init=False)
-    """Messages that opened."""
+    """Messages that opened, without those of own traps."""
 
     def __post_init__(self) -> None:
         self.hop = self.index
@@ -162,8 +167,8 @@ class BatchMixture(Mixture):
 
     @property
     def reports(self) -> int:
-        """What the first shuffler says; others only bound it."""
-        return self.batches.manifest(self.task.id).reports
+        """What the first shuffler says, without own traps; others only bound it."""
+        return self.batches.manifest(self.task.id).reports - self.traps
 
     @property
     def is_enough(self) -> bool:
@@ -178,11 +183,11 @@ class BatchMixture(Mixture):
         batch = self.batches.get(self.task.id)
         if batch is None:
             raise DataError("The batch of the shuffler before is missing.")
-        return HopCounts(self.index, 0, self.unopenable, self.repeated, 0, batch.manifest)
+        return HopCounts(self.index, 0, self.unopenable, self.repeated, self.traps, batch.manifest)
 
     def _reset(self) -> None:
         super()._reset()
-        self.repeated = self.opened = 0
+        self.repeated = self.opened = self.traps = 0
 
     def _messages(self) -> Iterator[bytes]:
         size = self.task.record_size(self.index - 1)
@@ -190,10 +195,13 @@ class BatchMixture(Mixture):
         copies = find_duplicates(pieces, size)
         self.repeated = sum(sum(marks) for marks in copies.values())
         marked = [Piece(p.file, p.offset, p.messages, copies.get(number, b"")) for number, p in enumerate(pieces)]
+        watch, inner_size = self.new_watch(), self.task.record_size(self.index)
         for opened, unopenable in self._opened(marked, size):
+            messages = watch.without_traps(opened, inner_size)
             self.unopenable += unopenable
-            self.opened += len(opened) // self.task.record_size(self.index)
-            yield opened
+            self.opened += len(messages) // inner_size
+            yield messages
+        self.traps = watch.check()
 
     def _opened(self, pieces: Sequence[Piece], size: int) -> Iterator[tuple[bytes, int]]:
         arguments = (self.key.secret, self.index, self.task.id, size)

@@ -175,6 +175,12 @@ class RoundScheduler:
             self._check_new_keys(served, rounds)
         if not served.is_last and self._next_delivery is None:
             raise ParameterError("This shuffler is not the last of the task: set next_shuffler, the URL of the next.")
+        traps = self._round_shuffler.traps
+        if served.hop > 0 and served.task.wire is not None and served.task.wire.traps:
+            if traps is None or traps.first_shuffler is None:
+                raise ParameterError("The task has traps: set first_shuffler, the URL to which they are sent.")
+            if served.id not in self._store.rounds():
+                traps.prepare(served.task, served.hop)
         needs_tokens = self._tokens is not None and served.hop == 0
         self._store.open_round(served.id, maximum=served.task.maximum_users, tokens=needs_tokens)
         if needs_tokens and self._store.state(served.id) is RoundState.COLLECTING:
@@ -341,9 +347,20 @@ class RoundScheduler:
             await self._refresh(scheduled)
             return
         self._note_missing_key(scheduled)
+        await self._send_traps(scheduled)
         if not scheduled.keyless and self._clock() > served.closes + _OVERDUE_SECONDS:
             self._log_once(scheduled, "The batch of the shuffler before has not arrived; ask its operator.")
         await self._wait(scheduled, self._tick)
+
+    async def _send_traps(self, scheduled: ScheduledRound) -> None:
+        """Send the traps that are due; a failure is logged once and tried again."""
+        traps = self._round_shuffler.traps
+        if traps is None or scheduled.keyless:
+            return
+        try:
+            await self._call(traps.send_due, scheduled.served.task, self._clock())
+        except (ShuffledpError, OSError) as error:
+            self._log_once(scheduled, f"A trap could not be sent: {error}")
 
     def _note_missing_key(self, scheduled: ScheduledRound) -> None:
         """Alert the operator while the round still collects, when the key may still be put back in time."""

@@ -30,6 +30,7 @@ from shuffledp.collection.shuffler.shuffling import RoundShuffler
 from shuffledp.collection.shuffler.store import check_store, is_shared, open_store
 from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
+from shuffledp.collection.shuffler.traps import TrapDirectory
 from shuffledp.collection.transport.connection import backoff_seconds, tls_context
 from shuffledp.collection.wire.key_command import KeyReader
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
@@ -39,6 +40,7 @@ from shuffledp.errors import DataError, ParameterError
 _MEGABYTE = 1 << 20
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
 _ATTEMPTS_PER_LOG_LINE = 12
+_TRAPS = ".traps"
 _RECEIVED = ".received"  # the directory of batches of shufflers before this one
 
 
@@ -80,6 +82,7 @@ class Shuffler(Server):
         if isinstance(key, SigningKey):
             received = settings.work / _RECEIVED
             received.mkdir(mode=0o700, exist_ok=True)
+            (settings.work / _TRAPS).mkdir(mode=0o700, exist_ok=True)
             self.received = Batches(received, states="batches.db")
             round_shuffler, self.scheduler = self._mixing(key, tick)
         else:
@@ -111,6 +114,9 @@ class Shuffler(Server):
             lambda: self.stopping,
             RoundKeyDirectory(settings.round_keys, KeyReader(settings.key_command), key, self.clock),
             self.received,
+            TrapDirectory(
+                settings.work / _TRAPS, settings.first_shuffler, settings.first_shuffler_ca, settings.trap_tokens
+            ),
         )
         delivery = Delivery(settings.analyzer, settings.analyzer_ca, settings.delivery_seconds, lambda: self.stopping)
         scheduler = RoundScheduler(
@@ -148,8 +154,12 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey | VerifyingKe
     authors = [VerifyingKey.load(path) for path in settings.authors]
     if settings.analyzer is not None and settings.analyzer.startswith("https:"):
         tls_context(settings.analyzer_ca)
-    if settings.next_shuffler is not None and settings.next_shuffler.startswith("https:"):
-        tls_context(settings.next_shuffler_ca)
+    for url, authorities in (
+        (settings.next_shuffler, settings.next_shuffler_ca),
+        (settings.first_shuffler, settings.first_shuffler_ca),
+    ):
+        if url is not None and url.startswith("https:"):
+            tls_context(authorities)
     if settings.store_dsn_file is not None:
         _read_database_url(settings.store_dsn_file)
     check_certificate(settings.tls_certificate, settings.tls_key)

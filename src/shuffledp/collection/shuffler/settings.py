@@ -50,6 +50,12 @@ class ShufflerSettings(ServerSettings):
     machine."""
     next_shuffler_ca: Path | None = None
     """Certificate authorities for the next shuffler's certificate, instead of the system's."""
+    first_shuffler: str | None = None
+    """URL of the first shuffler of chains, to which this one sends its traps like a device; https, or this machine."""
+    first_shuffler_ca: Path | None = None
+    """Certificate authorities for the first shuffler's certificate, instead of the system's."""
+    trap_tokens: Path | None = None
+    """A directory of ``TASK.txt`` files with an enrolment token for each trap, one per line."""
     work: Path
     """A directory for the permutation and for undelivered batches, with space for two rounds."""
     store: str = "sqlite"
@@ -92,6 +98,8 @@ class ShufflerSettings(ServerSettings):
             _check_receiver("analyzer", self.analyzer, self.analyzer_plain_http)
         if self.next_shuffler is not None:
             _check_receiver("next_shuffler", self.next_shuffler, None)
+        if self.first_shuffler is not None:
+            _check_receiver("first_shuffler", self.first_shuffler, None)
         needed = {"sqlite": self.store_folder, "postgres": self.store_dsn_file}.get(self.store)
         if needed is None or (self.store_folder and self.store_dsn_file):
             raise ParameterError(f"{_STORES}, and not both; got store = {self.store!r}.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from shuffledp.collection.server.batches import Batches, BatchState
@@ -18,6 +19,7 @@ from shuffledp.collection.server.scheduling import ShutdownError
 from shuffledp.collection.shuffler.mixtures import BatchMixture, Mixture, ReportMixture
 from shuffledp.collection.shuffler.store.interface import RoundState, Store, StoreError
 from shuffledp.collection.shuffler.tasks import ServedTask
+from shuffledp.collection.shuffler.traps import TrapDirectory, TrapMissingError
 from shuffledp.collection.wire.formats import HEADER_SIZE, Manifest, digest
 from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.collection.wire.outer_seal import ReportOpener
@@ -59,6 +61,8 @@ class RoundShuffler:
     round_keys: RoundKeyDirectory = field(default_factory=RoundKeyDirectory)
     received: Batches | None = None
     """The batches of shufflers before this one, in chains; None if it takes none."""
+    traps: TrapDirectory | None = None
+    """The traps that it sends in chains."""
 
     def shuffle(self, served: ServedTask) -> RoundState | None:
         """Advance a closed round to SHUFFLED, or to DESTROYED if it is below its minimum, and return the new state.
@@ -76,6 +80,9 @@ class RoundShuffler:
                 return self._destroy(served)
             try:
                 batch = self._permute(served)
+            except TrapMissingError as error:
+                event("trap-missing", level=logging.ERROR, task=served.name, reason=str(error))
+                return self._destroy(served)
             except BaseException:
                 self.clean(served.name)  # only before advance, which may have been committed even if it fails
                 raise
@@ -110,6 +117,8 @@ class RoundShuffler:
 
     def delete_received(self, served: ServedTask, reason: str = "") -> None:
         """Delete the messages of the shuffler before; refuse its batch for good if a reason is given."""
+        if self.traps is not None and served.hop > 0:
+            self.traps.delete(served.id)
         if self.received is None or served.hop == 0 or self.received.get(served.id) is None:
             return
         if reason:
@@ -134,7 +143,7 @@ class RoundShuffler:
         reports = self.store.count(served.id)
         self.clean(served.name)
         self.store.destroy(served.id)
-        self.delete_received(served, "The messages that opened come from fewer users than the task requires.")
+        self.delete_received(served, "The batch has too few messages that open, or traps are missing.")
         minimum = served.task.minimum_users
         event("destroyed", level=logging.ERROR, task=served.name, reports=reports, minimum=minimum)
         return RoundState.DESTROYED
@@ -176,7 +185,10 @@ class RoundShuffler:
         """What this shuffler mixes: reports, or the batch of the one before."""
         key = None if served.round_key is None else self.round_keys.load(served.round_key)
         if served.hop > 0 and key is not None and self.received is not None:
-            return BatchMixture(served.task, self._check_stopping, self.received, key, served.hop)
+            mixture = BatchMixture(served.task, self._check_stopping, self.received, key, served.hop)
+            if self.traps is not None:
+                mixture.new_watch = partial(self.traps.watch, served.task)
+            return mixture
 
         def bodies() -> Iterable[bytes]:
             return self.store.reports(served.id)

@@ -131,7 +131,6 @@ class WireVersion2:
     def check_supported(self) -> None:
         """Refuse what the format allows and this program does not carry out yet; the reason is ``unsupported``."""
         unsupported = {
-            "traps": self.traps > 0,
             "a chain of shufflers with carriers": len(self.shufflers) > 1 and self.carriers is not None,
             "rounds of a series": self.series is not None,
             "the hybrid outer seal": self.outer_suite == HYBRID_OUTER_SUITE,
