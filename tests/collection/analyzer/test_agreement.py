@@ -280,7 +280,9 @@ def test_a_ledger_of_the_first_version_is_brought_up_to_date(collection, work, r
     bound = analyzer.ledger.reserve(waiting.task, entry.budget, digest(waiting.signed))  # and then it was killed
     analyzer.close()
     connection = sqlite3.connect(work / "ledger.db", isolation_level=None)
-    connection.execute("ALTER TABLE releases DROP COLUMN manifest")
+    for column in ("manifest", "series", "round"):
+        connection.execute(f"ALTER TABLE releases DROP COLUMN {column}")
+    connection.execute("DROP TABLE series")
     connection.execute("PRAGMA user_version = 1")
     connection.close()
     check_agreement(work)

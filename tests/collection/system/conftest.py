@@ -19,8 +19,8 @@ def _module(name: str, path: Path):
 
 
 _HERE = Path(__file__).parent
-_databases, _rounds, _schedules = (
-    _module(f"system_{each}", _HERE / f"{each}.py") for each in ("databases", "rounds", "schedules")
+_databases, _rounds, _schedules, _series_year = (
+    _module(f"system_{each}", _HERE / f"{each}.py") for each in ("databases", "rounds", "schedules", "series_year")
 )
 postgres_server = _module(
     "store_fixtures", _HERE.parent / "shuffler" / "store" / "conftest.py"
@@ -31,6 +31,13 @@ postgres_server = _module(
 def _loaded():
     """Servers are forked from a process that has loaded everything: a start takes no second."""
     multiprocessing.get_context("forkserver").set_forkserver_preload(_rounds.LOADED)
+
+
+@pytest.fixture
+def series_year():
+    """A series on a simulated clock, and the composition of its rounds by definition."""
+    _series_year.SERVER = _rounds._SERVER
+    return _series_year
 
 
 @pytest.fixture

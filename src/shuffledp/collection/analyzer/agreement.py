@@ -129,6 +129,9 @@ def restore_from_releases(work: Path, tasks: AnalyzerTasks) -> None:
             batch, document = contents.batches.get(task), documents.get(task)
             manifest = batch.manifest if batch else document.manifest if document else b""
             budget = document.budget if document else tasks.budget(needed[task])
+            series = tasks.series_of(needed[task])
+            if series is not None:
+                ledger.reserve_series(series, budget, is_past=True)
             ledger.enter_past_release(needed[task], budget, manifest)
             event("restored", task=task.hex(), what="ledger")
     finally:

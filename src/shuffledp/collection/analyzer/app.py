@@ -72,6 +72,7 @@ def create_app(analyzer: Analyzer) -> Starlette:
             analyzer.settings.work,
             lambda _: running_overview(analyzer, scheduler),
             {"abandon": scheduler.abandon},
+            tasks=analyzer.tasks,
             port=analyzer.settings.operator_port,
             release_url=analyzer.settings.local_url,
         ),

@@ -197,6 +197,9 @@ def _restore(backup: Path, work: Path, marker: Marker, enter: Callable[[Ledger],
 
 def _enter_releases(ledger: Ledger, entered: list[Task], tasks: AnalyzerTasks) -> None:
     for task in entered:
+        series = tasks.series_of(task)
+        if series is not None:
+            ledger.reserve_series(series, tasks.budget(task), is_past=True)
         ledger.enter_past_release(task, tasks.budget(task), b"")  # no batch has this manifest, so none is released
 
 

@@ -17,7 +17,7 @@ from shuffledp.collection.analyzer.settings import AnalyzerSettings, PopulationB
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.batches import Batch, BatchState, batches_in
 from shuffledp.collection.server.directories import free_bytes
-from shuffledp.collection.server.operator import Alert, expiry_alerts
+from shuffledp.collection.server.operator import Alert, expiry_alerts, missing_key_alerts
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import Manifest
 from shuffledp.errors import ShuffledpError
@@ -63,13 +63,18 @@ def _overview(
     analyzer_tasks: AnalyzerTasks, batches: Mapping[bytes, Batch], work: Path, progress: _Progress
 ) -> dict[str, Any]:
     """All rounds, also those whose task is missing, and the budgets; alerts first."""
-    tasks = {task.id: task for task in analyzer_tasks}
+    now = datetime.now(UTC).timestamp()
+    tasks = {task.id: task for task in analyzer_tasks if not _is_coming_round(task, now) or task.id in batches}
     task_ids = [*tasks, *(other for other in batches if other not in tasks)]
     document = {
         "keys": analyzer_tasks.key_ids,
         "store": {"free_bytes": free_bytes(work)},
-        "refused_tasks": [str(refused) for refused in analyzer_tasks.refused],
+        "refused_tasks": [str(refused) for refused in analyzer_tasks.all_refused],
         "rounds": [_round(task_id, tasks.get(task_id), batches.get(task_id), progress) for task_id in task_ids],
+        "series": [
+            accepted.to_json(now) | {"missing_keys": analyzer_tasks.missing_keys(accepted, now)}
+            for accepted in analyzer_tasks.series
+        ],
         "populations": [
             {"name": name} | _spent(work, name, budget) | _after_next(work, budget, _next(name, tasks, batches))
             for name, budget in analyzer_tasks.budgets.items()
@@ -77,6 +82,11 @@ def _overview(
     }
     expiring = expiry_alerts(analyzer_tasks.keys, datetime.now(UTC))
     return {"alerts": [alert.to_json() for alert in [*expiring, *analyzer_alerts(document)]]} | document
+
+
+def _is_coming_round(task: Task, now: float) -> bool:
+    """Whether a task is a round of a series that is not open yet; there may be hundreds of them."""
+    return task.wire is not None and task.wire.series is not None and task.opens.timestamp() > now
 
 
 def _round(task_id: bytes, task: Task | None, batch: Batch | None, progress: _Progress) -> dict[str, Any]:
@@ -155,6 +165,7 @@ def analyzer_alerts(overview: Mapping[str, Any]) -> list[Alert]:
     free = overview["store"]["free_bytes"]
     if free < _FEW_FREE_BYTES:
         act.append(Alert.act(f"The disk of the work directory has only {free / 1e6:,.0f} MB free."))
+    act += missing_key_alerts(overview["series"])
     for entry in overview["rounds"]:
         if entry["error"]:
             act.append(Alert.act(entry["error"], entry["task"]))

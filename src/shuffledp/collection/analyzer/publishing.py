@@ -48,6 +48,7 @@ def release_document(result: Result, entry: Entry, confidence: float) -> dict[st
         "population": task.population,
         "opens": task.opens.strftime(_TIME),
         "closes": task.closes.strftime(_TIME),
+        **({} if task.wire is None or task.wire.series is None else {"series": task.wire.series.to_document()}),
         "manifest": entry.manifest.hex() if entry.manifest else "",
         "reports": result.reports,
         "messages": {"counted": counted.messages, "dummies": counted.dummies, "rejected": counted.total_rejected},

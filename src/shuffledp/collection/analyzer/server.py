@@ -19,7 +19,7 @@ from shuffledp.collection.server.batches import Batches
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.round_keys import RoundKeyDirectory
-from shuffledp.collection.server.task_directory import log_refused
+from shuffledp.collection.server.task_directory import KEPT, log_refused
 from shuffledp.collection.server.tls import check_certificate
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.key_command import KeyReader
@@ -47,7 +47,6 @@ class Analyzer(Server):
         super().__init__("analyzer")
         self.settings, self.tick = settings, tick
         self.tasks = check_analyzer(settings)
-        log_refused(self.tasks.refused)
         make_private(settings.work)
         self._lock = lock_directory(settings.work)
         try:
@@ -104,6 +103,16 @@ class Analyzer(Server):
         self.ledger = Ledger(settings.work / LEDGER)
         self.batches = Batches(settings.work, self.ledger.manifest)
         self.releases = Releases(settings.work / RELEASES)
+        if any(True for _ in self.tasks.series):  # read again, so that each is reserved or refused
+            self.tasks = tasks_of(settings)
+            self.tasks.attach(self.ledger, self._has_batch)
+            self.tasks.load()
+        self.tasks.attach(self.ledger, self._has_batch)
+        self.tasks.keep_copies()
+        log_refused(self.tasks.refused)
+
+    def _has_batch(self, task_id: bytes) -> bool:
+        return self.batches.get(task_id) is not None
 
     def close(self) -> None:
         """Close all files and release the lock of the work directory."""
@@ -137,4 +146,6 @@ def tasks_of(settings: AnalyzerSettings) -> AnalyzerTasks:
         check_directory(settings.round_keys)
     signer = None if settings.signing_key is None else reader.signing(settings.signing_key)
     round_keys = RoundKeyDirectory(settings.round_keys, reader, signer)
-    return AnalyzerTasks(settings.tasks, authors, keys, read_budgets(settings.budgets), round_keys)
+    return AnalyzerTasks(
+        settings.tasks, authors, keys, read_budgets(settings.budgets), round_keys, kept=settings.work / KEPT
+    )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.server.batches import ExpectedBatch
 from shuffledp.collection.server.round_keys import RoundKeyDirectory
+from shuffledp.collection.server.series import AcceptedSeries
 from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
+from shuffledp.collection.task.series import Series
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.keys import SealingKey, SealingPublicKey, VerifyingKey
 from shuffledp.errors import ParameterError
@@ -25,8 +28,12 @@ class AnalyzerTasks(TaskDirectory[Task]):
         keys: Sequence[SealingKey],
         budgets: Mapping[str, PopulationBudget],
         round_keys: RoundKeyDirectory | None = None,
+        *,
+        kept: Path | None = None,
     ) -> None:
-        super().__init__(directory, authors)
+        super().__init__(directory, authors, kept=kept)
+        self._ledger: Ledger | None = None
+        self._has_batch: Callable[[bytes], bool] = lambda _: False
         self._keys, self._budgets = tuple(keys), budgets
         self._round_keys = round_keys or RoundKeyDirectory()
         self._round_key_uses: dict[SealingPublicKey, str] = {}
@@ -48,6 +55,22 @@ class AnalyzerTasks(TaskDirectory[Task]):
                 key.check_unexpired()
                 return key
         return self._round_keys.load(task.analyzer)
+
+    def attach(self, ledger: Ledger, has_batch: Callable[[bytes], bool]) -> None:
+        """Reserve series in a ledger from now on; ``has_batch`` says whether the batch of a task has arrived."""
+        self._ledger, self._has_batch = ledger, has_batch
+
+    def series_of(self, task: Task) -> Series | None:
+        """The series that a task is a round of, if it is one."""
+        place = None if task.wire is None else task.wire.series
+        accepted = None if place is None else self.series.get(place.series.hex())
+        return None if accepted is None else accepted.series
+
+    def missing_keys(self, accepted: AcceptedSeries, now: float) -> int:
+        """How many of the coming rounds of a series have no key here."""
+        tasks = [accepted.task(index) for index in range(accepted.rounds) if not accepted.is_cancelled(index)]
+        coming = [task for task in tasks if task.opens.timestamp() > now and self._is_round_key(task)]
+        return sum(not self._round_keys.has(task.analyzer) for task in coming)
 
     def key_file(self, task: Task) -> Path:
         """The file of a round key."""
@@ -86,6 +109,31 @@ class AnalyzerTasks(TaskDirectory[Task]):
         if task.population not in self._budgets:
             raise ParameterError(f"The task {path} is about {task.population!r}, a population without a budget.")
         return task.id.hex(), task
+
+    def _derive(self, accepted: AcceptedSeries, index: int) -> Task:
+        return accepted.task(index)
+
+    def _check_series(self, accepted: AcceptedSeries) -> None:
+        """Reserve the whole series, or refuse it; a key that is missing is an alert, since it may be put back."""
+        population = accepted.series.first.population
+        if population not in self._budgets:
+            raise ParameterError(f"The series {accepted.name} is about {population!r}, a population without a budget.")
+        if self._ledger is not None:
+            reservation = self._ledger.reserve_series(accepted.series, self._budgets[population])
+            accepted.cancelled_from = reservation.cancelled_from
+
+    def _takes_place(self, accepted: AcceptedSeries, index: int) -> bool:
+        return not accepted.is_cancelled(index) or self._has_batch(accepted.task(index).id)
+
+    def _cancelled(self, accepted: AcceptedSeries) -> None:
+        rounds = range(accepted.rounds)
+        if self._ledger is not None and accepted.cancelled_from is not None:
+            kept = [index for index in rounds if self._has_batch(accepted.task(index).id)]
+            self._ledger.cancel_series(accepted.series.id, accepted.cancelled_from, kept)
+            for index in rounds:
+                if not self._takes_place(accepted, index):
+                    self.destroy_key(accepted.task(index))
+        self._drop_cancelled(accepted)
 
     def _check_key(self, path: Path, task: Task) -> None:
         """Refuse a task whose messages could not be opened."""

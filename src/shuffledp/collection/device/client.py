@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from shuffledp.collection.device.authors import PinnedAuthors
+from shuffledp.collection.device.authors import PinnedAuthor, PinnedAuthors
 from shuffledp.collection.device.budget import DeviceBudget
 from shuffledp.collection.device.outbox import Outbox, State
 from shuffledp.collection.device.policy import Policy
@@ -52,10 +52,24 @@ class Client:
         policy: Policy | None = None,
         budget: DeviceBudget | None = None,
     ) -> None:
-        self._author = PinnedAuthors(state).of(author)
-        self.task: Task = authentic_task(signed_task, *self._author.keys)
+        pinned = PinnedAuthors(state).of(author)
+        self._open(authentic_task(signed_task, *pinned.keys), pinned, Path(state), policy, budget)
+
+    @classmethod
+    def of_round(
+        cls, task: Task, author: PinnedAuthor, *, state: Path, policy: Policy, budget: DeviceBudget | None
+    ) -> Self:
+        """One device and one round of a series that was verified."""
+        client = cls.__new__(cls)
+        client._open(task, author, state, policy, budget)
+        return client
+
+    def _open(
+        self, task: Task, author: PinnedAuthor, state: Path, policy: Policy | None, budget: DeviceBudget | None
+    ) -> None:
         policy = policy or Policy()
-        policy.check(self.task)
+        policy.check(task)
+        self.task, self._author = task, author
         self._outbox = Outbox(state)
         self._spending = Spending(state, budget or DeviceBudget.of_policy(policy))
 

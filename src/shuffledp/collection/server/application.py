@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from shuffledp.collection.server.metrics import Metrics
 from shuffledp.collection.server.operator import Actions, OperatorServer, Overview
 from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedResponse, json_response, problem
+from shuffledp.collection.server.task_directory import TaskDirectory
 
 _ALIVE = json_response({"state": "alive"})
 _READY = json_response({"state": "ready"})
@@ -70,6 +72,7 @@ class OperatorInterface:
     work: Path
     overview: Overview
     actions: Actions
+    tasks: TaskDirectory[Any]
     port: int | None = None
     """The port of the operator's page; None for no page."""
     release_url: str = ""
@@ -97,6 +100,7 @@ def create_server_app(
         operator.overview,
         operator.actions,
         is_ready,
+        tasks=operator.tasks,
         port=operator.port,
         release_url=operator.release_url,
     )

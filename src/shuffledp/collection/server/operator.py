@@ -32,6 +32,9 @@ from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.loopback import LOOPBACK
 from shuffledp.collection.server.operator_page import OperatorPage
 from shuffledp.collection.server.responses import EXCEPTION_HANDLERS, PreparedResponse, json_response
+from shuffledp.collection.server.task_directory import TaskDirectory
+from shuffledp.collection.task.series import MAX_SERIES_BYTES
+from shuffledp.collection.task.signed_documents import kind_of_document
 from shuffledp.collection.transport.connection import LocalConnection, failure_reason, local_address
 from shuffledp.collection.wire.keys import SealingKey, SigningKey
 from shuffledp.collection.wire.times import time_to
@@ -88,6 +91,18 @@ def expiry_alerts(keys: Iterable[SigningKey | SealingKey], now: datetime) -> lis
     return alerts
 
 
+def missing_key_alerts(series: Iterable[Mapping[str, Any]]) -> list[Alert]:
+    """Alerts about series whose coming rounds have no keys, while there is time to put them back."""
+    return [
+        Alert.act(
+            f"{entry['missing_keys']:,} coming rounds of the series {entry['name']} ({entry['series'][:16]}) have no "
+            "key here: put the key files into round_keys."
+        )
+        for entry in series
+        if entry["missing_keys"]
+    ]
+
+
 class OperatorServer:
     """Answers the operator of a server, in the server's event loop."""
 
@@ -99,12 +114,13 @@ class OperatorServer:
         actions: Actions,
         is_ready: Callable[[], Awaitable[bool]],
         *,
+        tasks: TaskDirectory[Any],
         port: int | None = None,
         release_url: str = "",
     ) -> None:
         """``port`` is that of the page, if there is one; ``release_url`` is where the page finds releases."""
         self._path, self._role, self._is_ready = directory / SOCKET, role, is_ready
-        self._overview, self._actions = overview, actions
+        self._overview, self._actions, self._tasks = overview, actions, tasks
         self._port, self._release_url = port, release_url
         self._servers: list[asyncio.Server] = []
 
@@ -123,6 +139,9 @@ class OperatorServer:
         routes = [
             Route("/operator/v1/overview", self._show),
             Route("/operator/v1/rounds/{task}/{action}", self._act, methods=["POST"]),
+            Route("/operator/v1/tasks", self._list_tasks, methods=["GET"]),
+            Route("/operator/v1/tasks", self._put, methods=["PUT"]),
+            Route("/operator/v1/series/{series}/cancel", self._put, methods=["POST"]),
         ]
         return Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
 
@@ -156,6 +175,23 @@ class OperatorServer:
             offered = " or ".join(self._actions)
             return json_response({"error": f"The {self._role} can {offered} a round, not {name!r}."}, status=404)
         return await _answer(run_in_threadpool(action, task))
+
+    async def _list_tasks(self, _: Request) -> PreparedResponse:
+        now = datetime.now(UTC).timestamp()
+        series = [accepted.to_json(now) for accepted in self._tasks.series]
+        return json_response({"tasks": self._tasks.names, "series": series})
+
+    async def _put(self, request: Request) -> PreparedResponse:
+        """Accept a signed task, series, cancellation or rotation."""
+        content = bytearray()
+        async for part in request.stream():
+            content += part
+            if len(content) > MAX_SERIES_BYTES:
+                return json_response({"error": f"A document has at most {MAX_SERIES_BYTES:,} bytes."}, status=413)
+        named = request.path_params.get("series")
+        if named is not None and (kind_of_document(bytes(content)) != "cancel" or named.encode() not in content):
+            return json_response({"error": f"This is not a cancellation of the series {named!r}."}, status=409)
+        return await _answer(run_in_threadpool(self._tasks.put, bytes(content)))
 
 
 @contextmanager
@@ -211,11 +247,11 @@ def _listen(path: Path) -> socket.socket:
     return listener
 
 
-def ask_server(directory: Path, method: str, path: str) -> dict[str, Any]:
+def ask_server(directory: Path, method: str, path: str, content: bytes | None = None) -> dict[str, Any]:
     """The answer of the server that runs in a directory to its operator; RefusedError with its reason if it refuses."""
     try:
         with LocalConnection(directory / SOCKET, timeout=_ASK_SECONDS) as connection:
-            answer = connection.request(method, path, max_bytes=_MAX_ANSWER_BYTES)
+            answer = connection.request(method, path, content, max_bytes=_MAX_ANSWER_BYTES)
     except (FileNotFoundError, ConnectionRefusedError):
         raise UnreachableError(f"No server runs in {directory}; start it, or name the settings it runs with.") from None
     except (OSError, http.client.HTTPException) as error:

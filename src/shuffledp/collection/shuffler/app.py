@@ -10,9 +10,10 @@ from shuffledp.collection.server.application import OperatorInterface, Server, c
 from shuffledp.collection.server.batch_intake import BatchEndpoints, batch_routes
 from shuffledp.collection.server.responses import VERSIONS, PreparedResponse, version_of
 from shuffledp.collection.server.running import run_server, tune_process
-from shuffledp.collection.shuffler.intake import UNKNOWN_TASK, ReportEndpoint
+from shuffledp.collection.shuffler.intake import UNKNOWN_SERIES, UNKNOWN_TASK, ReportEndpoint
 from shuffledp.collection.shuffler.server import Shuffler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
+from shuffledp.collection.shuffler.tasks import HEADERS
 
 
 def create_app(shuffler: Shuffler) -> Starlette:
@@ -33,6 +34,13 @@ def create_app(shuffler: Shuffler) -> Starlette:
         served = shuffler.tasks.get(request.path_params["task"], version_of(request.scope))
         return UNKNOWN_TASK if served is None else served.answer
 
+    async def show_series(request: Request) -> PreparedResponse:
+        accepted = shuffler.tasks.series.get(request.path_params["series"])
+        if accepted is None:
+            return UNKNOWN_SERIES
+        content = accepted.answer(shuffler.clock(), lambda name: shuffler.tasks.get(name) is not None)
+        return PreparedResponse(200, content, HEADERS)
+
     async def is_ready() -> bool:
         return not reports.stopping and not shuffler.scheduler.failing and await shuffler.commit_queue.is_writable()
 
@@ -43,6 +51,7 @@ def create_app(shuffler: Shuffler) -> Starlette:
     receiving = [
         *(Route(f"/v{version}/tasks/{{task}}/reports", reports, methods=["POST"]) for version in VERSIONS),
         *(Route(f"/v{version}/tasks/{{task}}", show_task) for version in VERSIONS),
+        Route("/v2/series/{series}", show_series),
     ]
     routes: list[Route] = [] if shuffler.settings.role == "mixer" else receiving
     if shuffler.received is not None:
@@ -62,6 +71,7 @@ def create_app(shuffler: Shuffler) -> Starlette:
             shuffler.settings.work,
             shuffler.operator.overview,
             shuffler.operator.actions,
+            tasks=shuffler.tasks,
             port=shuffler.settings.operator_port,
         ),
         is_ready=is_ready,

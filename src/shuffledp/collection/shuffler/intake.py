@@ -27,6 +27,7 @@ from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.errors import ParameterError
 
 UNKNOWN_TASK = problem(404, "unknown-task", "This shuffler does not serve that task.")
+UNKNOWN_SERIES = problem(404, "unknown-series", "This shuffler does not serve that series.")
 _NOT_OPEN = problem(403, "not-open-yet", "The round of this task is not open yet.")
 _CLOSED = problem(410, "closed", "The round of this task is closed.")
 _STOPPING = problem(503, "stopping", "The server is shutting down; send the report again later.", retry_after=5)

@@ -16,7 +16,8 @@ from typing import Any
 from shuffledp.collection.server.directories import free_bytes
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.operator import Actions, Alert, expiry_alerts
+from shuffledp.collection.server.operator import Actions, Alert, expiry_alerts, missing_key_alerts
+from shuffledp.collection.server.series import AcceptedSeries
 from shuffledp.collection.shuffler.ingest import IngestScheduler
 from shuffledp.collection.shuffler.rounds import RoundScheduler
 from shuffledp.collection.shuffler.settings import ShufflerSettings
@@ -125,8 +126,9 @@ class ShufflerOperator:
         document = {
             "key": self.key_id,
             "store": {"kind": self.settings.store, "free_bytes": None if directory is None else free_bytes(directory)},
-            "refused_tasks": [str(refused) for refused in self.tasks.refused],
+            "refused_tasks": [str(refused) for refused in self.tasks.all_refused],
             "rounds": rounds,
+            "series": [self._series(accepted, now) for accepted in self.tasks.series],
             "answers": self._counts("reports", exact),
             "refusals": self._counts("refusals", exact),
             "rate": {
@@ -138,6 +140,17 @@ class ShufflerOperator:
         keys = [] if self.round_shuffler is None else [self.round_shuffler.key]
         expiring = expiry_alerts(keys, datetime.fromtimestamp(now, UTC))
         return {"alerts": [alert.to_json() for alert in [*expiring, *shuffler_alerts(document)]]} | document
+
+    def _series(self, accepted: AcceptedSeries, now: float) -> dict[str, Any]:
+        """A series, and how many of its coming rounds have no key here."""
+        return accepted.to_json(now) | {"missing_keys": self._missing_keys(accepted, now)}
+
+    def _missing_keys(self, accepted: AcceptedSeries, now: float) -> int:
+        if self.round_shuffler is None:
+            return 0
+        tasks = [accepted.task(index) for index in range(accepted.rounds) if not accepted.is_cancelled(index)]
+        coming = [self.tasks.round_key(task) for task in tasks if task.opens.timestamp() > now]
+        return sum(key is not None and not self.round_shuffler.round_keys.has(key) for key in coming)
 
     def _counts(self, name: str, exact: bool) -> dict[str, int]:
         """The metric of this name by its label, without zeros; rounded like the number of reports."""
@@ -265,6 +278,7 @@ def shuffler_alerts(overview: Mapping[str, Any]) -> list[Alert]:
         watch.append(
             Alert.watch(f"The system clock is {overview['clock_offset_seconds']:+,.0f} s off the time that rounds use.")
         )
+    act += missing_key_alerts(overview["series"])
     for entry in overview["rounds"]:
         if entry["below_minimum"]:
             act.append(

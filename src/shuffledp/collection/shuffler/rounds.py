@@ -220,6 +220,7 @@ class RoundScheduler:
 
     def _take_snapshot(self) -> StoreSnapshot:
         self._tasks.refresh(self._open)
+        self._destroy_cancelled_keys()
         snapshot = self._store.snapshot()
         if isinstance(self._clock, RoundClock):
             if snapshot.time is not None:
@@ -289,6 +290,10 @@ class RoundScheduler:
             with suppress(KeyError):
                 self._reports.remove(served.name)
             return True
+        if record.state in (RoundState.COLLECTING, RoundState.CLOSED) and self._tasks.is_cancelled(served.task):
+            await self._call(self._cancel, scheduled)
+            await self._refresh(scheduled)
+            return False
         self._reports.labels(served.name).set(record.reports)
         if record.state is RoundState.SHUFFLED:
             await self._deliver_batch(scheduled)
@@ -304,6 +309,23 @@ class RoundScheduler:
             if scheduled.record is not None and scheduled.record.state is RoundState.CLOSED:
                 await self._wait(scheduled, self._tick)  # another process is shuffling it
         return False
+
+    def _cancel(self, scheduled: ScheduledRound) -> None:
+        """End a round of a cancelled series, and destroy its reports."""
+        served = scheduled.served
+        with self._store.claim(served.id) as claimed:
+            if claimed and self._store.state(served.id) in (RoundState.COLLECTING, RoundState.CLOSED):
+                self._store.give_up(served.id, RoundState.CANCELLED)
+                self._round_shuffler.clean(served.name)
+                event("cancelled", level=logging.WARNING, task=served.name)
+
+    def _destroy_cancelled_keys(self) -> None:
+        """Destroy the keys of cancelled rounds that were never opened; those of open rounds end with their round."""
+        keys = self._tasks.take_cancelled_keys()
+        rounds = self._store.rounds() if keys else ()
+        for task_id, key in keys:
+            if task_id not in rounds:
+                self._round_shuffler.round_keys.destroy(key)
 
     def _clean_finished(self, served: ServedTask) -> None:
         """Remove what is left of a finished round; its reports are destroyed."""

@@ -14,7 +14,7 @@ from shuffledp.collection.server.directories import check_directory, lock_direct
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.round_keys import RoundKeyDirectory
 from shuffledp.collection.server.settings import read_secret
-from shuffledp.collection.server.task_directory import log_refused
+from shuffledp.collection.server.task_directory import KEPT, log_refused
 from shuffledp.collection.server.tls import check_certificate
 from shuffledp.collection.shuffler.admission import Admissions, Enrolled, Everybody, Issued
 from shuffledp.collection.shuffler.clock import RoundClock
@@ -99,6 +99,8 @@ class Shuffler(Server):
             self.metrics,
             self.clock,
         )
+        self.tasks.keep_copies()
+        self.tasks.resume(self.store.rounds(), self.clock)
         self.scheduler.open_rounds()
 
     def _mixing(self, key: SigningKey, tick: float) -> tuple[RoundShuffler, RoundScheduler]:
@@ -166,7 +168,7 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey | VerifyingKe
     check_directory(settings.work)
     if settings.round_keys is not None:
         check_directory(settings.round_keys)
-    tasks = ShufflerTasks(settings.tasks, authors, _public(key))
+    tasks = ShufflerTasks(settings.tasks, authors, _public(key), kept=settings.work / KEPT)
     _admissions(settings, None)
     if settings.enrolment is None:
         tasks.load()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shuffledp.collection.server.batches import ExpectedBatch
-from shuffledp.collection.server.responses import PreparedResponse
+from shuffledp.collection.server.responses import PreparedResponse, problem
+from shuffledp.collection.server.series import AcceptedSeries
 from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
 from shuffledp.collection.task.task import Task
@@ -15,7 +17,11 @@ from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.keys import SealingPublicKey, VerifyingKey
 from shuffledp.errors import ParameterError
 
-_HEADERS = (
+_LEAD_SECONDS = 3600.0
+"""How long before its opening a round of a series is opened in the store; until then reports get 403."""
+_BATCH_SECONDS = 7 * 86_400.0
+"""How long after the end of a round a later shuffler still expects the batch of the one before."""
+HEADERS = (
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-cache"),
     (b"x-content-type-options", b"nosniff"),
@@ -62,23 +68,35 @@ class ServedTask:
 def load_task(path: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> ServedTask:
     """The task of a file; ShuffledpError unless a trusted author signed it for this shuffler."""
     task, content = load_authentic(path, authors)
+    return _served(task, shuffler, PreparedResponse(200, content, HEADERS), f"The task {path}")
+
+
+def _served(task: Task, shuffler: VerifyingKey, answer: PreparedResponse, name: str) -> ServedTask:
+    report_format = ReportFormat.of(task)
+    opens, closes = task.opens.timestamp(), task.closes.timestamp()
+    return ServedTask(task, report_format, report_format.max_size, opens, closes, answer, _hop(task, shuffler, name))
+
+
+def _hop(task: Task, shuffler: VerifyingKey, name: str) -> int:
+    """The index of a shuffler in a task; ParameterError if it is not named there."""
     hops = [hop for hop in range(task.hops) if task.verifying_key(hop) == shuffler]
     if not hops:
         named = ", ".join(task.verifying_key(hop).id for hop in range(task.hops))
-        raise ParameterError(f"The task {path} is for the shuffler's key {named}, not for {shuffler.id}.")
-    report_format = ReportFormat.of(task)
-    answer = PreparedResponse(200, content, _HEADERS)
-    return ServedTask(
-        task, report_format, report_format.max_size, task.opens.timestamp(), task.closes.timestamp(), answer, hops[0]
-    )
+        raise ParameterError(f"{name} is for the shuffler's key {named}, not for {shuffler.id}.")
+    return hops[0]
 
 
 class ShufflerTasks(TaskDirectory[ServedTask]):
-    """The tasks of a shuffler."""
+    """The tasks of a shuffler. Of a series it serves the rounds that are open or open soon, by its clock."""
 
-    def __init__(self, directory: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey) -> None:
-        super().__init__(directory, authors)
+    def __init__(
+        self, directory: Path, authors: Sequence[VerifyingKey], shuffler: VerifyingKey, *, kept: Path | None = None
+    ) -> None:
+        super().__init__(directory, authors, kept=kept)
         self._shuffler = shuffler
+        self.clock: Callable[[], float] = time.time
+        self._stored: frozenset[bytes] = frozenset()
+        self._cancelled_keys: list[tuple[bytes, SealingPublicKey]] = []
 
     def get(self, name: str, version: int | None = None) -> ServedTask | None:
         """The task with this hexadecimal id and, if given, this version, whose reports this shuffler takes, or None."""
@@ -92,9 +110,58 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         served = self.find(task_id.hex())
         return ExpectedBatch(served.task, served.hop - 1) if served is not None and served.hop > 0 else None
 
+    def resume(self, stored: Collection[bytes], clock: Callable[[], float]) -> None:
+        """Also serve the rounds of series that are in the store, also if their time is over; at the start."""
+        self._stored, self.clock = frozenset(stored), clock
+        self._add_due_rounds()
+        self._admit_waiting(lambda _: None)
+
+    def is_cancelled(self, task: Task) -> bool:
+        """Whether a task is a round of a series that was cancelled."""
+        place = None if task.wire is None else task.wire.series
+        accepted = None if place is None else self.series.get(place.series.hex())
+        return accepted is not None and place is not None and accepted.is_cancelled(place.index)
+
+    def take_cancelled_keys(self) -> list[tuple[bytes, SealingPublicKey]]:
+        """The ids and round keys of cancelled rounds, once after each cancellation."""
+        keys, self._cancelled_keys = self._cancelled_keys, []
+        return keys
+
     def _read(self, path: Path) -> tuple[str, ServedTask]:
         served = load_task(path, self.authors.keys, self._shuffler)
         return served.name, served
+
+    def _derive(self, accepted: AcceptedSeries, index: int) -> ServedTask:
+        detail = f"It is round {index} of a series: GET /v2/series/{accepted.name}."
+        answer = problem(404, "derived-task", "This task has no document of its own.", detail=detail)
+        return _served(accepted.task(index), self._shuffler, answer, f"The series {accepted.name}")
+
+    def _check_series(self, accepted: AcceptedSeries) -> None:
+        _hop(accepted.series.first, self._shuffler, f"The series {accepted.name}")
+
+    def round_key(self, task: Task) -> SealingPublicKey | None:
+        """The round key of this shuffler in a task; None for version 1, which has none."""
+        return None if task.wire is None else task.wire.shufflers[_hop(task, self._shuffler, "The task")].sealing
+
+    def _due_rounds(self, accepted: AcceptedSeries) -> Iterable[int]:
+        if self._stored:
+            yield from (index for index in range(accepted.rounds) if accepted.task(index).id in self._stored)
+        now, series = self.clock(), accepted.series
+        latest = int((now + _LEAD_SECONDS - series.first.opens.timestamp()) // series.period)
+        is_first = _hop(series.first, self._shuffler, "The series") == 0
+        over = now - (0.0 if is_first else _BATCH_SECONDS)
+        for index in range(min(latest, accepted.rounds - 1), -1, -1):  # missed rounds stay missed
+            if over >= accepted.task(index).closes.timestamp():
+                return
+            yield index
+
+    def _cancelled(self, accepted: AcceptedSeries) -> None:
+        for index in range(accepted.rounds):
+            if accepted.is_cancelled(index):
+                task = accepted.task(index)
+                key = self.round_key(task)
+                if key is not None:
+                    self._cancelled_keys.append((task.id, key))
 
     def _fields(self, task: ServedTask) -> Mapping[str, str | int]:
         return {"closes": task.task.closes.isoformat(), "report_bytes": task.size}

@@ -276,10 +276,10 @@ class Cancellation:
         return sign_document(self.to_document(), author, name="cancel", label=_CANCEL_LABEL)
 
 
-def authentic_cancellation(content: bytes, author: VerifyingKey) -> Cancellation:
-    """The cancellation of these bytes; ParameterError unless this author, who signed the series, signed them."""
+def authentic_cancellation(content: bytes, *authors: VerifyingKey) -> Cancellation:
+    """The cancellation of these bytes; ParameterError unless one of the author's keys signed them."""
     labels = {_CANCEL_VERSION: _CANCEL_LABEL}
-    verified = verify_document(content, [author], name="cancel", labels=labels, max_bytes=_MAX_CANCEL_BYTES)
+    verified = verify_document(content, authors, name="cancel", labels=labels, max_bytes=_MAX_CANCEL_BYTES)
     with refusing("malformed", "cancel"):
         return Cancellation.from_document(verified.document)
 

@@ -132,9 +132,14 @@ class WireVersion2:
         """Refuse what the format allows and this program does not carry out yet; the reason is ``unsupported``."""
         unsupported = {
             "a chain of shufflers with carriers": len(self.shufflers) > 1 and self.carriers is not None,
-            "rounds of a series": self.series is not None,
             "the hybrid outer seal": self.outer_suite == HYBRID_OUTER_SUITE,
         }
+        if self.series is not None:  # it would escape the limit of rounds per device
+            raise ParameterError(
+                f"This task is a round of the series {self.series.series.hex()}; rounds are derived from a signed "
+                "series, not signed one by one. Use the series.",
+                reason="unsupported",
+            )
         for feature, is_used in unsupported.items():
             if is_used:
                 raise ParameterError(
