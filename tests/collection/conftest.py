@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import shuffledp as sdp
+from shuffledp.collection.task.series import RoundKeys, Series
 from shuffledp.collection.task.task import Task
+from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
 from shuffledp.collection.wire.keys import SealingKey, SigningKey
 
 
@@ -68,6 +70,49 @@ class Parties:
 @pytest.fixture(scope="session")
 def parties() -> Parties:
     return Parties()
+
+
+@pytest.fixture(scope="session")
+def make_series():
+    """Make a small series with its private keys."""
+    return _make_series
+
+
+def _make_series(
+    *,
+    rounds: int = 3,
+    per_device: int = 2,
+    users: int = 5,
+    opens: datetime | None = None,
+    period: int = 3600,
+    open_seconds: int = 1800,
+    shuffler: SigningKey | None = None,
+    population: str = "people",
+    replaces: bytes | None = None,
+    epsilon: float = 1.0,
+) -> tuple[Series, list[SealingKey], list[SealingKey]]:
+    """A series, the private keys of the analyzer, and those of the shuffler."""
+    opens = opens or datetime.now(UTC).replace(microsecond=0)
+    shuffler = shuffler or SigningKey.create()
+    analyzers, hops = ([SealingKey.create() for _ in range(rounds)] for _ in range(2))
+    keys = tuple(RoundKeys(a.public, (h.public,)) for a, h in zip(analyzers, hops, strict=True))
+    task = Task.create(
+        kind=sdp.find("histogram", "k-rr"),
+        settings={"users": users, "domain_size": 3},
+        epsilon=epsilon,
+        delta=1e-8,
+        maximum_users=1000,
+        name="Weekly",
+        description="",
+        population=population,
+        opens=opens,
+        closes=opens + timedelta(seconds=open_seconds),
+        analyzer=keys[0].analyzer,
+        shuffler=shuffler.public,
+        wire=WireVersion2((ShufflerKeys(shuffler.public, keys[0].shufflers[0]),)),
+    )
+    series = Series(task, period=period, keys=keys, rounds_per_device=per_device, replaces=replaces)
+    return series, analyzers, hops
 
 
 @pytest.fixture(scope="session")

@@ -147,7 +147,8 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         if self._stored:
             yield from (index for index in range(accepted.rounds) if accepted.task(index).id in self._stored)
         now, series = self.clock(), accepted.series
-        latest = int((now + _LEAD_SECONDS - series.first.opens.timestamp()) // series.period)
+        lead = min(_LEAD_SECONDS, series.period)
+        latest = int((now + lead - series.first.opens.timestamp()) // series.period)
         is_first = _hop(series.first, self._shuffler, "The series") == 0
         over = now - (0.0 if is_first else _BATCH_SECONDS)
         for index in range(min(latest, accepted.rounds - 1), -1, -1):  # missed rounds stay missed

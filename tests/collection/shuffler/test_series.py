@@ -1,0 +1,226 @@
+"""A shuffler and a series: rounds by the clock, missed ones stay missed, cancelled ones end, nothing is forgotten."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shuffledp.collection.server.operator import ask_server
+from shuffledp.collection.shuffler.clock import RoundClock
+from shuffledp.collection.shuffler.store.interface import RoundState
+from shuffledp.collection.shuffler.tasks import ShufflerTasks
+from shuffledp.collection.task.key_documents import sign_rotation
+from shuffledp.collection.task.series import Cancellation
+from shuffledp.collection.wire.formats import ReportFormat
+from shuffledp.collection.wire.keys import SigningKey
+from shuffledp.errors import RefusedError
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def keys(place):
+    directory = place.folder / "round-keys"
+    directory.mkdir(mode=0o700)
+    return directory
+
+
+@pytest.fixture
+def clock():
+    """A clock that is ahead by a number of seconds."""
+
+    class Ahead:
+        seconds = 0.0
+
+        def __call__(self):
+            return time.time() + self.seconds
+
+    return Ahead()
+
+
+@pytest.fixture
+def series(place, keys, make_series):
+    made, _, hops = make_series(rounds=4, users=3, period=4 * 3600, open_seconds=2 * 3600, shuffler=place.key)
+    for hop in hops:
+        hop.save(keys / f"{hop.public.id}.key")
+    publish(place, "series", made.signed(place.author))
+    return made
+
+
+def publish(place, name, content):
+    (place.folder / "tasks" / f"{name}.new").write_bytes(content)
+    (place.folder / "tasks" / f"{name}.new").rename(place.folder / "tasks" / f"{name}.json")
+
+
+def form(series, index):
+    return ReportFormat.of(series.task(index))
+
+
+def report(place, series, index):
+    return place.report(form(series, index))
+
+
+def told(here, series):
+    return json.loads(here.get(f"/v2/series/{series.id.hex()}").content)
+
+
+def test_rounds_come_by_the_clock(place, serve, keys, series, clock, until):
+    here = serve(round_keys=keys, clock=clock, grace_seconds=0.0)
+    assert told(here, series)["round"] == 0
+    assert told(here, series)["task"] == series.task(0).id.hex()
+    assert here.post(form(series, 1), report(place, series, 1)).status_code == 404
+    first = [report(place, series, 0) for _ in range(4)]
+    assert {here.post(form(series, 0), each).status_code for each in first} == {201}
+    clock.seconds = 3.5 * HOUR  # half an hour before the second round
+    until(lambda: here.post(form(series, 1), report(place, series, 1)).status_code == 403)
+    until(lambda: here.shuffler.store.state(series.task(0).id) is RoundState.DELIVERED)
+    clock.seconds = 4.5 * HOUR
+    until(lambda: told(here, series)["round"] == 1)
+    assert here.post(form(series, 1), report(place, series, 1)).status_code == 201
+    assert here.post(form(series, 0), report(place, series, 0)).status_code == 410
+    clock.seconds = 13 * HOUR  # the third round was missed: nobody was here
+    until(lambda: told(here, series)["round"] == 3)
+    assert series.task(2).id not in here.shuffler.store.rounds()
+    until(lambda: here.shuffler.store.state(series.task(1).id) is RoundState.DESTROYED)
+    clock.seconds = 99 * HOUR
+    until(lambda: told(here, series)["round"] is None)
+
+
+def test_a_derived_task_has_no_document_of_its_own(place, serve, keys, series):
+    here = serve(round_keys=keys)
+    answer = here.get(f"/v2/tasks/{series.task(0).id.hex()}")
+    assert answer.status_code == 404
+    assert f"GET /v2/series/{series.id.hex()}" in answer.content.decode()
+    assert here.get("/v2/series/none").status_code == 404
+
+
+def test_after_a_restart_open_rounds_go_on(place, serve, keys, series, clock, until):
+    """Also one whose time was over meanwhile; and the file of the series may be gone."""
+    here = serve(round_keys=keys, clock=clock, grace_seconds=0.0)
+    assert {here.post(form(series, 0), report(place, series, 0)).status_code for _ in range(4)} == {201}
+    here.close()
+    (place.folder / "tasks" / "series.json").unlink()
+    clock.seconds = 5 * HOUR
+    here = serve(round_keys=keys, clock=clock, grace_seconds=0.0)
+    until(lambda: here.shuffler.store.state(series.task(0).id) is RoundState.DELIVERED)
+    assert told(here, series)["round"] == 1
+
+
+def test_a_cancellation_ends_the_open_round(place, serve, keys, series, until):
+    here = serve(round_keys=keys)
+    assert here.post(form(series, 0), report(place, series, 0)).status_code == 201
+    publish(place, "cancel", Cancellation(series.id, 0, "why").signed(place.author))
+    until(lambda: here.shuffler.store.state(series.task(0).id) is RoundState.CANCELLED)
+    assert here.post(form(series, 0), report(place, series, 0)).status_code == 410
+    until(lambda: not list(keys.glob("*.key")))
+    assert told(here, series)["round"] is None
+    assert told(here, series)["cancellation"]["cancel"]["from_round"] == 0
+    here.close()
+    for file in (place.folder / "tasks").iterdir():
+        file.unlink()
+    again = serve(round_keys=keys)  # the copy in the work directory counts
+    assert told(again, series)["cancellation"] is not None
+    assert again.post(form(series, 1), report(place, series, 1)).status_code == 404
+
+
+def test_a_lost_cancellation_is_seen(place, serve, keys, series, clock, monkeypatch, until):
+    """The planted fault keeps no copies: after a restart without the file, the next round opens."""
+    monkeypatch.setattr(ShufflerTasks, "_keep", lambda self, content: None)
+    here = serve(round_keys=keys, clock=clock)
+    publish(place, "cancel", Cancellation(series.id, 1, "why").signed(place.author))
+    until(lambda: told(here, series)["cancellation"])
+    here.close()
+    (place.folder / "tasks" / "cancel.json").unlink()
+    clock.seconds = 4.5 * HOUR
+    again = serve(round_keys=keys, clock=clock)
+    assert told(again, series)["cancellation"] is None
+
+
+def test_the_smallest_round_wins(place, serve, keys, series, until):
+    here = serve(round_keys=keys)
+    for from_round in (3, 1, 2):
+        content = Cancellation(series.id, from_round, "why").signed(place.author)
+        ask_server(place.folder / "work", "POST", f"/operator/v1/series/{series.id.hex()}/cancel", content)
+    assert told(here, series)["cancellation"]["cancel"]["from_round"] == 1
+
+
+def test_the_operator_puts_documents(place, serve, keys, series, make_series, until):
+    """Tasks, series, cancellations and rotations; each is refused with one line if it is not valid."""
+    (place.folder / "tasks" / "series.json").unlink()
+    here = serve(round_keys=keys)
+    work = place.folder / "work"
+    done = ask_server(work, "PUT", "/operator/v1/tasks", series.signed(place.author))
+    assert done["kind"] == "series"
+    listed = ask_server(work, "GET", "/operator/v1/tasks")
+    assert [each["series"] for each in listed["series"]] == [series.id.hex()]
+    until(lambda: here.post(form(series, 0), report(place, series, 0)).status_code == 201)
+    stranger = SigningKey.create()
+    for content, words in (
+        (series.signed(stranger), "trusted"),
+        (Cancellation(series.id, 0, "why").signed(stranger), "trusted"),
+        (sign_rotation(stranger, place.author), "trusted"),
+        (make_series()[0].signed(place.author), "is for the shuffler's key"),
+        (b"{}", "must have the keys|is not"),
+        (b"\x00" * 100, "."),
+    ):
+        with pytest.raises(RefusedError, match=words) as caught:
+            ask_server(work, "PUT", "/operator/v1/tasks", content)
+        assert "\n" not in str(caught.value)
+    other = Cancellation(series.id, 1, "why").signed(place.author)
+    with pytest.raises(RefusedError, match="not a cancellation of the series"):
+        ask_server(work, "POST", f"/operator/v1/series/{'ab' * 32}/cancel", other)
+    assert len(list((work / "documents").iterdir())) == 1
+    new = SigningKey.create()
+    ask_server(work, "PUT", "/operator/v1/tasks", sign_rotation(place.author, new))
+    ask_server(work, "PUT", "/operator/v1/tasks", Cancellation(series.id, 2, "why").signed(new))
+    assert told(here, series)["cancellation"]["cancel"]["from_round"] == 2
+
+
+def test_missing_keys_are_an_alert_in_time(place, serve, keys, series, until):
+    here = serve(round_keys=keys)
+    for index in (1, 3):
+        (keys / f"{series.keys[index].shufflers[0].id}.key").unlink()
+
+    def alerts():
+        return [alert for alert in here.shuffler.operator.overview(True)["alerts"] if alert["level"] == "act"]
+
+    assert any("2 coming rounds of the series Weekly" in alert["message"] for alert in alerts())
+
+
+def test_a_clock_that_jumps_does_not_skip_rounds(place, serve, keys, series, until):
+    """The clock of rounds ignores a jump; with the system clock itself, the round would be over."""
+    ahead = [0.0]
+    here = serve(round_keys=keys, clock=RoundClock(wall=lambda: time.time() + ahead[0]))
+    ahead[0] = 9 * HOUR
+    assert series.round_at(datetime.now(UTC) + timedelta(hours=9)) == 2
+    assert told(here, series)["round"] == 0
+    assert here.post(form(series, 0), report(place, series, 0)).status_code == 201
+    ahead[0] = -9 * HOUR
+    assert told(here, series)["round"] == 0
+    assert here.post(form(series, 0), report(place, series, 0)).status_code == 201
+
+
+def test_short_periods_skip_no_round(place, serve, keys, make_series, clock, until):
+    """The lead before a round is at most a period."""
+    made, _, hops = make_series(rounds=9, users=3, period=600, open_seconds=600, shuffler=place.key)
+    for hop in hops:
+        hop.save(keys / f"{hop.public.id}.key")
+    publish(place, "series", made.signed(place.author))
+    here = serve(round_keys=keys, clock=clock, grace_seconds=0.0)
+    for index in range(4):
+        clock.seconds = 600.0 * index + 30
+        until(lambda at=index: told(here, made)["round"] == at)
+
+
+def test_400_rounds_are_served_one_at_a_time(place, serve, keys, make_series):
+    """Only the round that is open is in the store, and a look at all rounds takes no second."""
+    made, _, hops = make_series(rounds=400, users=3, period=4 * 3600, shuffler=place.key)
+    for hop in hops:
+        hop.save(keys / f"{hop.public.id}.key")
+    publish(place, "series", made.signed(place.author))
+    here = serve(round_keys=keys)
+    assert list(here.shuffler.store.rounds()) == [made.task(0).id]
+    started = time.process_time()
+    here.shuffler.tasks.refresh(lambda _: None)
+    assert time.process_time() - started < 5
