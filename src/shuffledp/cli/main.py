@@ -29,6 +29,7 @@ _COMMANDS = {
     "run-all": "run_all.run_all",
     "solve": "solve.solve_app",
     "task": "task.task_app",
+    "series": "series.series_app",
     "keys": "keys.keys_app",
     "init": "init.init_app",
     "serve": "serve.serve_app",

@@ -294,7 +294,9 @@ PrivateGroupsOption = Annotated[
     typer.Option("--private-groups", metavar="A,B", help="All groups of --group-by; membership is protected, too."),
 ]
 
-TaskOption = Annotated[Path, typer.Option("--task", metavar="FILE", help="The signed task.")]
+_TASK = typer.Option("--task", metavar="FILE", help="The signed task.")
+TaskOption = Annotated[Path, _TASK]
+OptionalTaskOption = Annotated[Path | None, _TASK]
 AuthorOption = Annotated[
     Path, typer.Option("--author", metavar="KEY.pub", help="The public key of the author whom you trust.")
 ]

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -21,8 +22,8 @@ from shuffledp.cli.options import (
     JsonOption,
     MissingOption,
     OptionalColumnOption,
+    OptionalTaskOption,
     PolicyOptions,
-    TaskOption,
     as_flags,
     integer,
     missing_markers,
@@ -31,10 +32,11 @@ from shuffledp.cli.options import (
 from shuffledp.cli.screen import note, print_json, print_table, progress_bar, say
 from shuffledp.cli.task_files import errors_in, read_authentic, read_task_bytes, read_tokens, read_verifying_key
 from shuffledp.domain import Bit, EqualTo
-from shuffledp.errors import DataError, ParameterError, RefusedError, StoppedError
+from shuffledp.errors import DataError, ParameterError, RefusedError, StoppedError, UnreachableError
 
 if TYPE_CHECKING:
     from shuffledp.collection.device import Connection, DeviceBudget, Patience, Policy
+    from shuffledp.collection.device.series import SeriesClient
     from shuffledp.collection.task.task import Task
 
 _MAX_VALUE_BYTES = 1 << 16
@@ -118,7 +120,6 @@ class RelayOptions:
 
 @takes_groups
 def report(
-    task: TaskOption,
     author: AuthorOption,
     server: Annotated[str, typer.Option("--server", metavar="URL", help="The shuffler: https://shuffler.example.")],
     file: SimulationOptions,
@@ -126,6 +127,15 @@ def report(
     limits: PolicyOptions,
     http: HttpOptions,
     relay: RelayOptions,
+    task: OptionalTaskOption = None,
+    series: Annotated[
+        Path | None,
+        typer.Option(
+            "--series",
+            metavar="FILE",
+            help="Instead of --task: a signed series; this device takes part in some of its rounds, which it draws.",
+        ),
+    ] = None,
     value: Annotated[
         str | None,
         typer.Option(
@@ -172,6 +182,8 @@ def report(
     connect = relay.connector(server, http)
     with connect():  # refuses an invalid URL
         sending = _Sending(connect, Patience(attempts=attempts), read_tokens(token_file))
+    if (task is None) == (series is None):
+        raise ParameterError("Give --task FILE, or --series FILE for the rounds of a series.")
     if rotation and state is None:
         raise ParameterError("--rotation needs --state DIR, where the device keeps the keys that it trusts.")
     if file.csv is None:
@@ -185,8 +197,13 @@ def report(
                 "Give --value and --state DIR, the directory of this device, or --csv FILE and --column C."
             )
         _follow_rotations(rotation or [], author, state)
-        _report_once(task, author, value, state, _Limits(policy, limit), sending, as_json)
+        if series is not None:
+            _report_to_series(series, author, value, state, _Limits(policy, limit), sending, as_json)
+        elif task is not None:
+            _report_once(task, author, value, state, _Limits(policy, limit), sending, as_json)
         return
+    if task is None:
+        raise ParameterError("--csv goes with --task: simulated devices have no state, and so cannot draw rounds.")
     if value is not None or state is not None or budget is not None or file.column is None:
         raise ParameterError(
             "--csv goes with --column C, and without --value, --state and --budget: its devices are simulated."
@@ -281,6 +298,72 @@ def _simulate(task: Task, values: Sequence[Any], connections: int, sending: _Sen
         )
     if summary.delivered < summary.devices:
         raise typer.Exit(1)
+
+
+def _report_to_series(
+    path: Path, author: Path, value: str | None, state: Path, limits: _Limits, sending: _Sending, as_json: bool
+) -> None:
+    """Report to the round that is open, if this device takes part in it and its moment has come."""
+    from shuffledp.collection.device import State
+    from shuffledp.collection.device.series import SeriesClient
+    from shuffledp.collection.task.series import MAX_SERIES_BYTES
+    from shuffledp.durable_files import read_limited
+
+    key, content = read_verifying_key(author), read_limited(path, MAX_SERIES_BYTES, "series")
+    with errors_in(path):
+        device = SeriesClient(content, author=key, state=state, policy=limits.policy, budget=limits.budget)
+    with sending.connect() as connection:
+        try:
+            device.update(connection)
+        except (RefusedError, UnreachableError) as error:
+            note(f"whether the series was cancelled could not be asked: {error}")
+        now = datetime.now(UTC)
+        index = device.round_at(now)
+        if index is None or now < device.moment(index):
+            _show_waiting(device, index, as_json)
+            return
+        client = device.client(index)
+        if client.state is State.NONE:
+            if value is None:
+                raise ParameterError("There is no report to send; give --value.")
+            domain = client.task.protocol.domain
+            parsed = domain.parse(_read_value() if value == "-" else value)
+            domain.encode(parsed)  # refuses a value outside the domain before anything is stored
+            client.report(parsed)
+        token = sending.tokens[0] if sending.tokens else None
+        final = client.send(connection, token=token, patience=sending.patience)
+    if as_json:
+        print_json(
+            {"series": device.series.id.hex(), "round": index, "task": client.task.id.hex()}
+            | {"state": final.value, "from": None}
+        )
+    elif final is State.DELIVERED:
+        say(f"The report to round {index} was delivered. Its value stays on this device.")
+    else:
+        say(f"The report to round {index} was rejected, and is not sent again: {final.value}.")
+
+
+def _show_waiting(device: SeriesClient, index: int | None, as_json: bool) -> None:
+    """Say why there is nothing to report now, and when there is."""
+    cancelled = device.participation.cancelled_from
+    now = datetime.now(UTC)
+    rounds = [each for each in device.participation.rounds if cancelled is None or each < cancelled]
+    moments = [device.moment(each) for each in rounds if now < device.series.task(each).closes]
+    coming = min((each for each in moments if index is not None or each > now), default=None)
+    if as_json:
+        print_json(
+            {
+                "series": device.series.id.hex(),
+                "round": index,
+                "task": None,
+                "state": "waiting",
+                "from": None if coming is None else f"{coming:%Y-%m-%dT%H:%M:%SZ}",
+            }
+        )
+    elif coming is None:
+        say("This device takes part in no further round of the series.")
+    else:
+        say(f"Nothing to report now. This device reports next from {coming:%Y-%m-%d %H:%M:%S} UTC on.")
 
 
 def _report_once(

@@ -231,7 +231,7 @@ def create_task(
         raise OutputError(f"{out} exists; a task never overwrites a file, which may be a key. Name another.")
     if protocol.trust is TrustName.AUGMENTED and keys.round_key is None:
         raise ParameterError("Tasks of the trust augmented have wire version 2: give the shuffler's --round-key.")
-    chosen_question = _question(question.value, protocol.users, domain)
+    chosen_question = question_of(question.value, protocol.users, domain)
     signing, shuffler = read_signing_key(keys.author), read_verifying_key(keys.shuffler)
     wire = None
     if len(keys.next_shuffler or ()) != len(keys.next_round_key or ()) or (keys.next_shuffler and not keys.round_key):
@@ -249,7 +249,7 @@ def create_task(
     if closes <= datetime.now(UTC):
         raise ParameterError(f"The round would be over: it closes at {closes:%Y-%m-%d %H:%M:%S} UTC.")
     with waiting("Trying every protocol"):
-        task = _choose_task(
+        task = choose_task(
             chosen_question,
             protocol,
             maximum_users=10 * protocol.users if round_options.max_users is None else round_options.max_users,
@@ -268,7 +268,7 @@ def create_task(
     note(f"wrote {out}")
 
 
-def _question(name: str, users: int, options: DomainOptions) -> Question:
+def question_of(name: str, users: int, options: DomainOptions) -> Question:
     """The question with its public domain; options that belong to another question are refused."""
     from shuffledp.planning import Count, FrequentStrings, Histogram, Quantiles, Sum
 
@@ -317,7 +317,7 @@ def _question(name: str, users: int, options: DomainOptions) -> Question:
     return Histogram(users, categories=domain)
 
 
-def _choose_task(question: Question, options: ProtocolOptions, **task_fields: Any) -> Task:
+def choose_task(question: Question, options: ProtocolOptions, **task_fields: Any) -> Task:
     """The task with the lowest error among those that meet the target with at most ``max_messages`` per report."""
     from shuffledp.collection.task.task import Task
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-
 from shuffledp.collection.analyzer.batches import BatchState
+
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.ledger import Ledger, SeriesRefusedError, reservations_in, spent_in
 from shuffledp.collection.analyzer.reservations import Reservation

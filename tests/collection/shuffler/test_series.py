@@ -1,8 +1,10 @@
 """A shuffler and a series: rounds by the clock, missed ones stay missed, cancelled ones end, nothing is forgotten."""
 
 import json
+import re
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -186,6 +188,10 @@ def test_missing_keys_are_an_alert_in_time(place, serve, keys, series, until):
         return [alert for alert in here.shuffler.operator.overview(True)["alerts"] if alert["level"] == "act"]
 
     assert any("2 coming rounds of the series Weekly" in alert["message"] for alert in alerts())
+    (shown,) = here.shuffler.operator.overview(True)["series"]
+    assert (shown["round"], shown["task"], shown["missing_keys"]) == (0, series.task(0).id.hex(), 2)
+    page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `series\[\]\.(\w+)` \| all", page, re.MULTILINE)) == set(shown)
 
 
 def test_a_clock_that_jumps_does_not_skip_rounds(place, serve, keys, series, until):
