@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from shuffledp.collection.analyzer.batches import BatchState
 
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.ledger import Ledger, SeriesRefusedError, reservations_in, spent_in
 from shuffledp.collection.analyzer.reservations import Reservation
 from shuffledp.collection.analyzer.settings import PopulationBudget
+from shuffledp.collection.server.batches import BatchState
 from shuffledp.collection.task.key_documents import sign_rotation
 from shuffledp.collection.task.series import Cancellation
 from shuffledp.collection.wire.formats import HopCounts, Manifest, digest
