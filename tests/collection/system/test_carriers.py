@@ -5,7 +5,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy import stats
 
+import shuffledp as sdp
+from shuffledp.collection.device.simulation import Devices
+from shuffledp.collection.rehearsal import Rehearsal
+from shuffledp.collection.transport.connection import Connection
 from shuffledp.testing.statistics import ALPHA, p_value
 
 SERVERS = ("analyzer", "shuffler")
@@ -168,3 +173,33 @@ def test_the_analyzer_enforces_the_minimum_on_its_own(new_carrier_round, until):
     both = new_carrier_round()
     begin_with_few(both, until, shuffler=NO_MINIMUM_AT_THE_SHUFFLER, analyzer=NO_MINIMUM_AT_THE_ANALYZER)
     until(lambda: any(event["event"] == "delivered" for event in both.events("shuffler")), what="the delivery")
+
+
+@pytest.mark.slow
+def test_a_round_of_devices_from_end_to_end(tmp_path):
+    """Simulated devices toss their coins, both servers run, and the release has the errors of its carriers."""
+    truth = [250, 150, 100]
+    here = Rehearsal.prepare(
+        tmp_path,
+        kind=sdp.find("histogram", "correlated-noise"),
+        settings={"users": 500, "domain_size": 3, "carriers": 0.4},
+        epsilon=1.0,
+        delta=1e-4,
+        version=2,
+    )
+    task, values = here.task.task, np.repeat(np.arange(3), truth).tolist()
+    with here.servers():
+        Devices(task, values, connect=lambda: Connection(here.shuffler_url)).report()
+        document = here.release()
+    lines = map(json.loads, (tmp_path / "shuffler.log").read_text().splitlines())
+    (shuffled,) = (line for line in lines if line.get("event") == "shuffled")
+    carriers = shuffled["carriers"]
+    chance = stats.binom.cdf(carriers, 500, 0.4)
+    assert 1e-7 < chance < 1 - 1e-7
+    assert shuffled["messages"] == 500 + carriers * (task.max_messages_per_report - 1)
+    error = task.predicted_error(500, confidence=0.999999, carriers=carriers)
+    assert document["standard_errors"] == pytest.approx([error.rmse] * 3)
+    assert np.abs(np.array(document["counts"]) - truth).max() <= error.max_error
+    messages = document["messages"]
+    assert messages["counted"] + messages["dummies"] == shuffled["messages"]
+    assert document["guarantee"]["delta"] == 1e-4

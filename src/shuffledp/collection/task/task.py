@@ -452,6 +452,8 @@ def best_carriers(
     kind: type[Protocol], settings: dict[str, Any], *, epsilon: float, delta: float, maximum_users: int
 ) -> float | None:
     """The option ``carriers`` with the fewest messages for a task with this target; None if carriers save nothing."""
+    if kind.best_carriers is Protocol.best_carriers:  # without calibrating it
+        return None
     protocol, cap = padded_protocol(kind, settings, epsilon=epsilon, delta=delta, maximum_users=maximum_users)
     of_protocol, of_cap = delta * (1 - DELTA_FOR_CAP), delta * DELTA_FOR_CAP
     probability = protocol.best_carriers(users=maximum_users, delta=of_protocol, delta_of_cap=of_cap)
