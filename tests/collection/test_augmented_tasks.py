@@ -13,7 +13,7 @@ from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.task.task import MAX_DUMMIES_PER_ROUND, SignedTask, Task
 from shuffledp.collection.task.wire_version_2 import Carriers, ShufflerKeys, WireVersion2
 from shuffledp.collection.wire.formats import HEADER_SIZE, ReportFormat
-from shuffledp.collection.wire.keys import SealingKey
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
 from shuffledp.collection.wire.opening import Opener
 from shuffledp.collection.wire.outer_seal import ReportOpener
 from shuffledp.errors import ParameterError, PolicyError, ShuffledpError
@@ -143,3 +143,20 @@ def test_too_many_dummies_are_refused(parties, wire):
             maximum_users=5000,
             **parties.rest(wire=wire),
         )
+
+
+def test_chains(parties, wire):
+    """Every shuffler adds all dummies; sampling is refused."""
+    second = ShufflerKeys(SigningKey.create().public, SealingKey.create().public)
+    chain = WireVersion2((*wire.shufflers, second))
+    for name in (NAMES[0], NAMES[2]):
+        task = parties.task(name, wire=chain, shuffler=second.signing)
+        assert SignedTask.from_bytes(task.signed(parties.author).to_bytes()).verify(parties.author.public) == task
+        single = parties.task(name, wire=wire)
+        assert task.guarantee.delta_at(1.0) == single.guarantee.delta_at(1.0)
+        assert task.predicted_error(1000).rmse == pytest.approx(
+            math.sqrt(2) * single.predicted_error(1000).rmse, rel=1e-3
+        )
+    with pytest.raises(ParameterError, match="samples reports") as refused:
+        parties.task(NAMES[1], wire=chain, shuffler=second.signing)
+    assert refused.value.values["reason"] == "unsupported"

@@ -9,6 +9,7 @@ from scipy.stats import binom, chi2_contingency
 import shuffledp as sdp
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.messages import Tally
+from shuffledp.privacy.shuffler_noise import SummedLaplace, TruncatedLaplace
 from shuffledp.protocols.documents import from_document, to_document
 from shuffledp.protocols.histogram.shuffler_geometric import ShufflerGeometricHistogram
 from shuffledp.protocols.histogram.shuffler_laplace import ShufflerLaplaceHistogram, truncated_laplace
@@ -164,3 +165,52 @@ def test_sessions_name_the_trust():
     shuffled = sdp.Session(users=100, epsilon=1.0, delta=1e-6)
     with pytest.raises(ParameterError, match="augmented"):
         shuffled.histogram(["a"] * 60 + ["b"] * 40, categories=["a", "b"], protocol="shuffler-laplace", share=0.5)
+
+
+@pytest.mark.parametrize(("question", "settings"), [("histogram", {"domain_size": 3}), ("count", {})])
+def test_each_shuffler_of_a_chain_adds_all_dummies(question, settings):
+    """The variance times the number of shufflers, unbiased, and intervals that cover; the guarantee is that of one."""
+    one = sdp.find(question, "shuffler-laplace").calibrate(users=100, epsilon=2.0, delta=1e-3, **settings)
+    two = one.with_shufflers(2)
+    assert (one.shufflers, two.shufflers, one == two) == (1, 2, False)
+    assert to_document(one) == to_document(two)
+    assert two.guarantee.delta_at(2.0) == one.guarantee.delta_at(2.0)
+    assert two.expected_error().rmse == pytest.approx(math.sqrt(2) * one.expected_error().rmse, rel=1e-3)
+    counts = np.array([10, 20, 70] if question == "histogram" else [30, 70])
+    rounds, covered, values = 3000, 0, []
+    for _ in range(rounds):
+        estimate = two.estimate(two.sample_tally(counts))
+        low, high = estimate.interval(0.9)[0] if question == "histogram" else estimate.interval(0.9)
+        value, truth = (estimate.counts[0], 10) if question == "histogram" else (estimate.value, 70)
+        values.append(value - truth)
+        covered += low <= truth <= high
+    deviation = two.expected_error().rmse
+    assert abs(np.mean(values)) < 5.5 * deviation / math.sqrt(rounds)
+    assert np.var(values) == pytest.approx(deviation**2, rel=0.2)
+    assert covered >= binom.ppf(1e-7, rounds, 0.9)
+    if question == "count":
+        with pytest.raises(ParameterError, match="dummies make"):  # planted: the tally of one shuffler
+            two.estimate(one.sample_tally(counts))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shift", "bounded"), [(0.5, 2, False), (0.75, 4, False), (0.6, 3, True), (0.99, 300, False)]
+)
+def test_the_sum_of_draws_has_its_distribution(ratio, shift, bounded):
+    """Tails against a direct convolution, never below it."""
+    noise = TruncatedLaplace(Dyadic.of(ratio), shift, bounded=bounded)
+    total = SummedLaplace(noise, 3)
+    one = noise.masses(2 * shift if bounded else shift + math.ceil(60 / (1 - ratio)))
+    expected = np.convolve(np.convolve(one, one), one)
+    assert total.mean == pytest.approx(float(expected @ np.arange(len(expected))), rel=1e-9)
+    for k in (0, 1, shift, 3 * shift - 1, 3 * shift, 3 * shift + 5, 4 * shift):
+        upper, lower = math.fsum(expected[k:]), math.fsum(expected[: k + 1])
+        assert upper - 1e-13 <= total.upper_tail(k) <= upper + 1e-11
+        assert lower - 1e-13 <= total.lower_tail(k) <= lower + 1e-11
+
+
+def test_sampling_is_not_possible_in_a_chain():
+    protocol = sdp.find("histogram", "shuffler-geometric").calibrate(users=10, domain_size=2, **TARGET)
+    assert protocol.with_shufflers(1) == protocol
+    with pytest.raises(ParameterError, match="samples reports"):
+        protocol.with_shufflers(2)

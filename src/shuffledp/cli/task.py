@@ -546,9 +546,10 @@ def _show(task: Task, author: str, as_json: bool) -> None:
         chance = f"with probability {float(roles.carrier_probability):.4g}"
         rows.append(("carriers", f"{chance}, {longer}; a round has at least {carriers.minimum:,}"))
     if guarantee.trust == "augmented":
+        each_shuffler = "the shuffler" if task.hops == 1 else "each shuffler"
         rows += [
             ("trust", "augmented: the shuffler adds all noise, and learns the counts from the published estimate"),
-            ("dummies", f"about {dummies:,.0f} per round, which take the shuffler {sealing_time(dummies)} to seal"),
+            ("dummies", f"about {dummies:,.0f} per round, which take {each_shuffler} {sealing_time(dummies)} to seal"),
         ]
     say(plain(f"{task.name}: {task.description}" if task.description else task.name))
     print_list([(label, plain(content)) for label, content in rows])

@@ -33,6 +33,8 @@ Floats = NDArray[np.float64]
 
 MAX_SHIFT = 1 << 24
 """Largest mean number of dummies per category."""
+_DIRECT = 1 << 11  # masses that are convolved directly; longer lists by Fourier transforms
+_ABSOLUTE = 1e-14  # rounding error of a sum of convolved masses, with a margin
 _ROUNDING = 1e-12  # relative rounding error of a closed form, with a margin
 
 
@@ -131,6 +133,75 @@ class TruncatedLaplace:
         k = np.arange((min(last, 2 * self.shift) if self.bounded else last) + 1)
         masses: Floats = np.exp(-decay_of(self.ratio) * np.abs(k - self.shift)) / self._total
         return masses
+
+
+@dataclass(frozen=True)
+class SummedLaplace:
+    """The sum of the numbers of dummies that several shufflers of a chain draw independently of each other."""
+
+    noise: TruncatedLaplace
+    draws: int
+
+    @property
+    def mean(self) -> float:
+        """The expected number."""
+        return self.draws * self.noise.mean
+
+    @property
+    def variance(self) -> float:
+        """The variance."""
+        return self.draws * self.noise.variance
+
+    @cached_property
+    def _last(self) -> int:
+        """The largest listed number of one draw; larger ones have a probability below 1e-18."""
+        if self.noise.bounded:
+            return 2 * self.noise.shift
+        return self.noise.shift + math.ceil(45 / decay_of(self.noise.ratio))
+
+    @cached_property
+    def _masses(self) -> Floats:
+        from scipy.signal import fftconvolve  # slow to import, and not needed by devices
+
+        one = self.noise.masses(self._last)
+        masses = one
+        for _ in range(self.draws - 1):
+            masses = fftconvolve(masses, one) if len(one) > _DIRECT else np.convolve(masses, one)
+        return np.maximum(masses, 0.0)
+
+    @property
+    def _slack(self) -> float:
+        """Absolute rounding error of Fourier transforms; the error of a direct convolution is a relative one."""
+        return _ABSOLUTE if self._last >= _DIRECT else 0.0
+
+    @cached_property
+    def _upper(self) -> Floats:
+        """Pr[sum >= k], rounded up, without numbers that are not listed."""
+        sums: Floats = np.cumsum(self._masses[::-1])[::-1] * (1 + _ROUNDING) + self._slack
+        return sums
+
+    @cached_property
+    def _lower(self) -> Floats:
+        """Pr[sum <= k], rounded up."""
+        sums: Floats = np.cumsum(self._masses) * (1 + _ROUNDING) + self._slack
+        return sums
+
+    def upper_tail(self, k: int) -> float:
+        """Upper bound on Pr[sum >= k]."""
+        if k <= 0:
+            return 1.0
+        listed = float(self._upper[k]) if k < len(self._upper) else 0.0
+        if self.noise.bounded:
+            return min(1.0, listed)
+        # one of the draws is beyond the list, or above its share of k
+        beyond = self.draws * self.noise.upper_tail(max(self._last + 1, -(-k // self.draws)))
+        return min(1.0, listed + beyond)
+
+    def lower_tail(self, k: int) -> float:
+        """Upper bound on Pr[sum <= k]."""
+        if k < 0:
+            return 0.0
+        return min(1.0, float(self._lower[k])) if k < len(self._lower) else 1.0
 
 
 @dataclass(frozen=True)

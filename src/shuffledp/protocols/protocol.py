@@ -354,6 +354,10 @@ class Protocol(ABC):
         """Expected number of messages that an augmented shuffler adds to one round; 0 for others."""
         return 0.0
 
+    def with_shufflers(self, shufflers: int) -> Self:  # noqa: ARG002
+        """The protocol as a chain of so many shufflers carries it out; augmented ones each add a draw of dummies."""
+        return self
+
     def draw_dummies(self, *, source: RandomSource = SYSTEM) -> NDArray[Any]:  # noqa: ARG002
         """The messages that an augmented shuffler adds to one round, which it seals and mixes with those of users.
 

@@ -108,6 +108,11 @@ def new_trapped_round(_begun):
 
 
 @pytest.fixture
+def new_augmented_chain_round(_begun):
+    return lambda: _begun(_rounds.AugmentedChainRound)
+
+
+@pytest.fixture
 def new_enrolled_round(_begun):
     return lambda: _begun(_rounds.EnrolledRound)
 

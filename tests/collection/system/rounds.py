@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import itertools
 import json
 import multiprocessing
 import random
@@ -396,7 +397,7 @@ def write(name, line):
 
 def draw_and_record(self, source):
     counts = draw(self, source)
-    write("draws", json.dumps(counts.tolist()))
+    write("draws-of-" + Path(log).stem, json.dumps(counts.tolist()))
     return counts
 
 def put_and_record(self, manifest, content):
@@ -411,9 +412,9 @@ Batches.put_manifest = put_and_record
     def messages_of(protocol) -> int:
         return 1
 
-    def draws(self) -> list[np.ndarray]:
-        """The numbers of dummies that were drawn, also by processes that were killed meanwhile."""
-        return [np.array(json.loads(line)) for line in self._lines("draws")]
+    def draws(self, server: str = "shuffler") -> list[np.ndarray]:
+        """The numbers of dummies that a shuffler drew, also in processes that were killed meanwhile."""
+        return [np.array(json.loads(line)) for line in self._lines(f"draws-of-{server}")]
 
     def manifests(self) -> set[str]:
         """The manifests that ever reached the analyzer."""
@@ -426,7 +427,7 @@ Batches.put_manifest = put_and_record
     def tally(self, document: dict) -> np.ndarray:
         """How many messages of each category the analyzer counted; the total of estimates is that of the users."""
         protocol, messages = self.task.task.protocol, document["messages"]["counted"]
-        mean, size = protocol.noise.mean, protocol.domain_size
+        mean, size = self.hops * protocol.noise.mean, protocol.domain_size
         tally = np.asarray(document["counts"]) + mean + (messages - size * mean - document["users"]) / size
         assert np.abs(tally - np.round(tally)).max() < 1e-6
         assert np.round(tally).sum() == messages
@@ -434,10 +435,11 @@ Batches.put_manifest = put_and_record
 
     def counted(self, document: dict) -> dict[int, int]:
         """How many of each report's messages were counted, if one of the draws was added, and once."""
-        tally = self.tally(document)
-        fitting = [tally - draw for draw in self.draws() if set((tally - draw).tolist()) <= {0, 1}]
-        assert len(fitting) == 1, f"{len(fitting)} of {len(self.draws())} draws are in the batch"
-        assert len(self.manifests()) == 1, f"{len(self.manifests())} batches reached the analyzer"
+        tally, draws = self.tally(document), [self.draws(each) for each in self.shufflers]
+        differences = [tally - sum(chosen) for chosen in itertools.product(*draws)]
+        fitting = [difference for difference in differences if set(difference.tolist()) <= {0, 1}]
+        assert len(fitting) == 1, f"{len(fitting)} of {len(differences)} draws are in the batch"
+        assert len(self.manifests()) == self.hops, f"{len(self.manifests())} batches reached the servers"
         return dict(enumerate(fitting[0].tolist()))
 
 
@@ -467,6 +469,10 @@ class CarrierRound(OuterRound):
         counts = estimates - estimates.min()
         assert np.abs(counts - np.round(counts)).max() < 1e-6
         return dict(enumerate(np.round(counts).astype(int).tolist()))
+
+
+class AugmentedChainRound(AugmentedRound, ChainRound):
+    """A chain of two shufflers that both add all dummies."""
 
 
 class EnrolledRound(Round):

@@ -71,3 +71,23 @@ def test_a_draw_that_is_kept_over_a_kill_would_be_seen(new_augmented_round, sche
     here = new_augmented_round()
     with pytest.raises(AssertionError, match="0 of 2 draws are in the batch"):
         schedules.play(here, {}, fault=here.record_draws + DRAW_KEPT_OVER_A_KILL + KILLED_AFTER_MIXING)
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [pytest.param(1, id="0")] + [pytest.param(8, id=f"many-{i}", marks=pytest.mark.slow) for i in range(6)],
+)
+def test_one_draw_of_each_shuffler_of_a_chain_is_in_the_batch(new_augmented_chain_round, schedules, rounds):
+    """Both add all dummies, once each, whenever they are killed."""
+    for _ in range(rounds):
+        here = new_augmented_chain_round()
+        fates = {each: schedules.random_fates(each.partition("-")[0]) for each in here.environments}
+        schedules.play(here, fates, fault=here.record_draws)
+
+
+def test_noise_of_a_later_shuffler_that_is_drawn_twice_after_a_kill_would_be_seen(new_augmented_chain_round, schedules):
+    second_only = "if log.endswith('shuffler-2.log'):\n    exec(planted)\n"
+    planted = f"planted = {DRAW_KEPT_OVER_A_KILL + KILLED_AFTER_MIXING!r}\n{second_only}"
+    here = new_augmented_chain_round()
+    with pytest.raises(AssertionError, match="0 of 2 draws are in the batch"):
+        schedules.play(here, {}, fault=here.record_draws + planted)

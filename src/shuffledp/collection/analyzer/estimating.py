@@ -27,7 +27,12 @@ SHUFFLER_LEARNS = (
     "The shuffler added dummies and knows how many: from this publication it learns the counts without that noise, but "
     "not who holds which value."
 )
-"""The caveat of every release of an augmented protocol."""
+"""The caveat of every release of an augmented protocol with one shuffler."""
+SHUFFLERS_LEARN = (
+    "Each of the shufflers added dummies and knows how many: from this publication it learns the counts with the noise "
+    "of the others only."
+)
+"""The same with a chain of shufflers."""
 
 
 class NotReleasedError(ShuffledpError):
@@ -81,7 +86,7 @@ def estimate_round(
     ``carriers`` of them are those of carriers, who determine how much noise there is, if the task has carriers.
     ``proceed`` is called from time to time during a long search for strings; an exception of it ends the search.
     """
-    protocol = task.protocol
+    protocol = task.protocol.with_shufflers(task.hops)
     users = _users_of_augmented(counted, reports) if protocol.trust == "augmented" else _users(task, counted, reports)
     if users < task.minimum_users:
         raise NotReleasedError(
@@ -107,7 +112,7 @@ def estimate_round(
         raise NotReleasedError(f"There is no estimate for these messages. {error}") from None
     caveats = (*estimate.caveats, *_caveats(counted, reports, users))
     if protocol.trust == "augmented":
-        caveats = (*caveats, SHUFFLER_LEARNS)
+        caveats = (*caveats, SHUFFLER_LEARNS if task.hops == 1 else SHUFFLERS_LEARN)
     return Result(task, reports, counted, replace(estimate, guarantee=task.guarantee, caveats=caveats))
 
 

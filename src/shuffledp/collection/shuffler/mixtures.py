@@ -167,8 +167,13 @@ class BatchMixture(Mixture):
 
     @property
     def reports(self) -> int:
-        """What the first shuffler says, without own traps; others only bound it."""
-        return self.batches.manifest(self.task.id).reports - self.traps
+        """What the first shuffler says, without own traps; others only bound it.
+
+        Of an augmented protocol, every message that is left out is the only one of its report.
+        """
+        reports = self.batches.manifest(self.task.id).reports - self.traps
+        is_augmented = self.task.protocol.trust == "augmented"
+        return reports - self.unopenable - self.repeated if is_augmented else reports
 
     @property
     def is_enough(self) -> bool:

@@ -143,10 +143,10 @@ class Task:
                 f"most {MAX_DUMMIES_PER_ROUND:,}; use fewer categories or a larger epsilon.",
                 dummies=self.protocol.mean_dummies,
             )
-        if len(self.wire.shufflers) > 1:
+        if len(self.wire.shufflers) > 1 and self.protocol.shuffler_keeps.fraction < 1:
             raise ParameterError(
-                f"{self.protocol.name} in a chain of shufflers is not supported by this version of shuffledp; name one "
-                "shuffler, or use a newer version.",
+                f"{self.protocol.name} samples reports, which this version of shuffledp does not support in a chain of "
+                "shufflers; name one shuffler, or use a newer version.",
                 reason="unsupported",
             )
 

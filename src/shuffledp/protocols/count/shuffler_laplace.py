@@ -10,7 +10,7 @@ Accounting: ``shuffledp.privacy.shuffler_noise``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.shuffler_noise import ShufflerLaplaceCurve, TruncatedLaplace, least_shift
+from shuffledp.privacy.shuffler_noise import ShufflerLaplaceCurve, SummedLaplace, TruncatedLaplace, least_shift
 from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.histogram.shuffler_laplace import truncated_laplace
 from shuffledp.protocols.parts.augmented import AugmentedProtocol, check_dummies
@@ -41,6 +41,8 @@ class ShufflerLaplaceCount(AugmentedProtocol, CountProtocol):
     """k of the dummies are ones with a probability proportional to ratio^|k - shift|."""
     shift: int
     """Half of the number of dummies."""
+    shufflers: int = field(default=1, init=False, repr=False)
+    """The number of shufflers, each of which adds all dummies; not part of documents."""
 
     def __post_init__(self) -> None:
         check_dummies(self.mean_dummies, 2)
@@ -82,10 +84,11 @@ class ShufflerLaplaceCount(AugmentedProtocol, CountProtocol):
     def check_tally(self, tally: Tally) -> None:
         """Check the tally: one message of every user, and all dummies."""
         super().check_tally(tally)
-        expected = tally.users + 2 * self.shift
+        dummies = 2 * self.shift * self.shufflers
+        expected = tally.users + dummies
         if int(tally.counts.sum()) != expected:
             raise ParameterError(
-                f"{tally.users:,} users and {2 * self.shift:,} dummies make {expected:,} messages, not "
+                f"{tally.users:,} users and {dummies:,} dummies make {expected:,} messages, not "
                 f"{int(tally.counts.sum()):,}."
             )
 
@@ -95,4 +98,5 @@ class ShufflerLaplaceCount(AugmentedProtocol, CountProtocol):
 
     def analysis(self, users: int) -> LinearAnalysis:
         """The number of ones minus the mean number of dummies that are ones."""
-        return LinearAnalysis(offset=float(self.shift), slope=1.0, error=FixedNoise(self.noise), largest=users)
+        noise = self.noise if self.shufflers == 1 else SummedLaplace(self.noise, self.shufflers)
+        return LinearAnalysis(offset=noise.mean, slope=1.0, error=FixedNoise(noise), largest=users)

@@ -9,7 +9,7 @@ Accounting: ``shuffledp.privacy.shuffler_noise``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -46,6 +46,8 @@ class ShufflerGeometricHistogram(AugmentedProtocol, HistogramProtocol):
     """k dummies of a category have a probability proportional to ratio^k."""
     domain_size: int
     categories: Categories | None = None
+    shufflers: int = field(default=1, init=False, repr=False)
+    """The number of shufflers, each of which adds all dummies; not part of documents."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,7 @@ Accounting: ``shuffledp.privacy.shuffler_noise``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -20,7 +20,7 @@ from shuffledp.domain import Categories, Numbered
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.shuffler_noise import ShufflerLaplaceCurve, TruncatedLaplace, least_shift
+from shuffledp.privacy.shuffler_noise import ShufflerLaplaceCurve, SummedLaplace, TruncatedLaplace, least_shift
 from shuffledp.protocols.histogram.protocol import PROJECTED_ESTIMATORS, HistogramProtocol
 from shuffledp.protocols.parts.augmented import AugmentedProtocol, check_dummies
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
@@ -48,6 +48,8 @@ class ShufflerLaplaceHistogram(AugmentedProtocol, HistogramProtocol):
     """The most likely number of dummies of a category (nu in the paper)."""
     domain_size: int
     categories: Categories | None = None
+    shufflers: int = field(default=1, init=False, repr=False)
+    """The number of shufflers, each of which adds all dummies; not part of documents."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,7 +96,7 @@ class ShufflerLaplaceHistogram(AugmentedProtocol, HistogramProtocol):
 
     def analysis(self, users: int) -> LinearAnalysis:
         """The count of a category minus the mean number of its dummies."""
-        noise = self.noise
+        noise = self.noise if self.shufflers == 1 else SummedLaplace(self.noise, self.shufflers)
         return LinearAnalysis(
             offset=noise.mean, slope=1.0, error=FixedNoise(noise), largest=users, numbers=self.domain_size
         )

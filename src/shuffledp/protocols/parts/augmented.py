@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from copy import copy
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,23 @@ class AugmentedProtocol(ClearProtocol):
     """
 
     trust: ClassVar[str] = "augmented"
+
+    if TYPE_CHECKING:  # a field of each protocol that is not part of its document
+
+        @property
+        def shufflers(self) -> int:
+            """The number of shufflers, each of which adds all dummies."""
+
+    def with_shufflers(self, shufflers: int) -> Self:
+        """The protocol as a chain carries it out: estimates and errors with a draw of dummies of every shuffler.
+
+        The guarantee is that of one honest shuffler.
+        """
+        if shufflers > 1 and self.shuffler_keeps.fraction < 1:
+            raise ParameterError(f"{self.name} samples reports, which a chain of shufflers does not support.")
+        chained = copy(self)
+        object.__setattr__(chained, "shufflers", shufflers)
+        return chained
 
     @property
     @abstractmethod
@@ -61,7 +79,9 @@ class AugmentedProtocol(ClearProtocol):
         """The counts that the analyzer sees: the reports that the shuffler keeps, and its dummies."""
         check_unreleased(tally, self.domain_size)
         kept = binomials(tally.counts, self.shuffler_keeps, source)
-        counts = kept + self.draw_dummy_counts(source)
+        counts = kept
+        for _ in range(self.shufflers):
+            counts = counts + self.draw_dummy_counts(source)
         return Tally(counts, tally.users, tally.secure and source.secure, released=True)
 
     def sample_tally(self, counts: NDArray[np.int64], *, source: RandomSource = SYSTEM) -> Tally:
