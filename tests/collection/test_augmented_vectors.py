@@ -80,5 +80,5 @@ def test_batches_that_do_not_fit(monkeypatch):
     manifest = Manifest.verified(case["manifest"].encode(), SHUFFLER, 2)
     with pytest.raises(ParameterError, match="size or number"):
         manifest.check_task(task_of_the_batch())
-    monkeypatch.setattr(formats.Manifest, "_has_messages_of", lambda self, task: True)
+    monkeypatch.setattr(formats.Manifest, "_has_messages_of", lambda self, task, hop: True)
     manifest.check_task(task_of_the_batch())  # only that check finds it

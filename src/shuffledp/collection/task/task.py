@@ -286,7 +286,7 @@ class Task:
     def predicted_error(self, users: int, confidence: float = 0.95, *, carriers: int = 0) -> ExpectedError:
         """The predicted error of a release about this many users, and if it is known, this many carriers."""
         protocol = self.protocol if self.carriers is None or carriers < 1 else self.protocol.given_carriers(carriers)
-        return _predicted_error(protocol, users, confidence)
+        return _predicted_error(protocol.with_shufflers(self.hops), users, confidence)
 
     def to_document(self) -> dict[str, Any]:
         """The document that is signed."""
