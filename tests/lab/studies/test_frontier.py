@@ -2,18 +2,20 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from shuffledp.figures import LIGHT
-from shuffledp.lab.studies import frontier
+from shuffledp.lab.free_clusters import FreeClusters
+from shuffledp.lab.studies import frontier, near_optimum
 from shuffledp.lab.studies.registry import find_study
 from shuffledp.lab.studies.study import Settings
 from shuffledp.planning import Histogram, plan
 from shuffledp.protocols.histogram import discrete_laplace
 from shuffledp.protocols.registry import PROTOCOLS
-from shuffledp.randomness import Dyadic, InsecureSeededRandomness
+from shuffledp.randomness import Dyadic, InsecureSeededRandomness, negative_binomial
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,7 @@ def test_hidden_counts_err_by_themselves(rows):
 
 
 def test_figures_are_drawn(outcome):
-    assert [figure.name for figure in outcome.figures] == ["", "n1e4-d16"]
+    assert [figure.name for figure in outcome.figures] == ["", "optimum", "n1e4-d16"]
     assert outcome.figures[0].draw(".svg", LIGHT).startswith(b"<svg")
 
 
@@ -169,3 +171,29 @@ def test_names_of_settings():
         "12345",
     ]
     assert math.isclose(frontier._work(0, 0), 1.0)
+
+
+def test_goals_that_are_missed_are_noticed(monkeypatch):
+    """Too many messages, an error above its limit, and rounds with half of the noise."""
+    first = near_optimum.GOALS[0]
+    monkeypatch.setattr(near_optimum, "GOALS", (replace(first, messages=1.42), replace(first, error=3.11)))
+    _, checks = near_optimum.goal_checks(Settings(quick=True))
+    assert {check.claim for check in checks if not check.holds} == {"messages per user", "root mean squared error"}
+    monkeypatch.setattr(near_optimum, "GOALS", (first,))
+    monkeypatch.setattr(type(first.protocol.shares), "totals", _half_of_the_noise)
+    _, checks = near_optimum.goal_checks(Settings(quick=True))
+    assert {check.claim for check in checks if not check.holds} == {"whole rounds: the error is as predicted"}
+
+
+def _half_of_the_noise(shares, users, bins, source):
+    drawn = [negative_binomial(Fraction(1, 2), shares.ratio, bins, source) for _ in range(2)]
+    return drawn[0], drawn[1]
+
+
+def test_an_optimum_that_is_not_private_is_noticed(monkeypatch):
+    stored = near_optimum.found_optima()
+    less = [FreeClusters(tuple((i, j, 0.95 * rate) for i, j, rate in point.rates)) for point in stored[:2]]
+    monkeypatch.setattr(near_optimum, "found_optima", lambda: less)
+    _, checks = near_optimum.optimum_points(Settings(quick=True))
+    assert len(checks) == 2
+    assert not any(check.holds for check in checks)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from shuffledp.figures import LIGHT, Theme
 from shuffledp.figures import frontier as draw_frontier
 from shuffledp.lab.studies.checks import Check, at_least, at_most, equals, mean_square_agrees, rmse
+from shuffledp.lab.studies.near_optimum import GOALS, goal_checks, near_optimum
 from shuffledp.lab.studies.study import Figure, Outcome, ResultTable, Settings, Study, span
 from shuffledp.lab.studies.token_checks import message_tally, noise_check, privacy_checks
 from shuffledp.planning import Histogram, Plan, Plans, plan
@@ -67,8 +68,11 @@ def _measure(settings: Settings) -> Outcome:
     whole: list[dict[str, Any]] = []
     cases = settings.pick(_QUICK, _FULL)
     shares = [_work(users, size) for users, size in cases]
+    goals, goals_kept = goal_checks(settings.part(0.0, 0.15))
+    points_near, near_checks, near_figure = near_optimum(settings.part(0.15, 0.25))
+    checks += goals_kept + near_checks
     for number, (users, size) in enumerate(cases):
-        start, end = (sum(shares[:step]) / sum(shares) for step in (number, number + 1))
+        start, end = (0.25 + 0.75 * sum(shares[:step]) / sum(shares) for step in (number, number + 1))
         plans = plan(Histogram(users, size), epsilon=_EPSILON, delta=_DELTA)
         points = _points(plans, settings.part(start, end))
         rows += [point.row() for point in points]
@@ -77,9 +81,15 @@ def _measure(settings: Settings) -> Outcome:
             whole, whole_checks = _whole_rounds(plans, settings)
             checks += whole_checks
         figures.append(_figure(plans, points, "" if number == 0 else f"n{_short(users)}-d{_short(size)}"))
+    figures.insert(1, near_figure)
     return Outcome(
-        measured=_paragraphs(rows, whole),
-        tables={"": ResultTable.of(rows), "messages": ResultTable.of(whole)},
+        measured=[*_paragraphs(rows, whole), *_goal_paragraphs(goals, points_near)],
+        tables={
+            "": ResultTable.of(rows),
+            "messages": ResultTable.of(whole),
+            "goals": ResultTable.of(goals),
+            "optimum": ResultTable.of(points_near),
+        },
         figures=figures,
         checks=checks,
     )
@@ -397,6 +407,36 @@ def _paragraphs(rows: list[dict[str, Any]], whole: list[dict[str, Any]]) -> list
     return words
 
 
+def _goal_paragraphs(goals: list[dict[str, Any]], near: list[dict[str, Any]]) -> list[str]:
+    """The numbers that must hold, and the distance from the optimum found by free optimization."""
+    listed = "; ".join(
+        f"{row['protocol']}{' (' + row['options'] + ')' if row['options'] else ''} at "
+        f"{_setting(row['users'], row['categories'])}: {row['messages_per_user']:.3f} messages per user "
+        f"(at most {row['most_messages']:g}), error {row['predicted_error']:.3f} (at most {row['most_error']:.3g}; "
+        f"{row['over_central']:.3f} times the central one), measured {row['measured_error']:.3f} in "
+        f"{row['rounds']:,} rounds"
+        for row in goals
+    )
+    excess = {
+        form: span(
+            (
+                row["noise_messages"] / row["noise_messages_of_the_optimum"] - 1
+                for row in near
+                if row["form"] == form and row.get("noise_messages")
+            ),
+            ".1%",
+        )
+        for form in dict.fromkeys(row["form"] for row in near if row.get("noise_messages"))
+    }
+    more = "; ".join(f"{form}: {share}" for form, share in excess.items())
+    return [
+        f"The {len(GOALS)} goals: {listed}.",
+        "Every noise that users can add in independent shares consists of Poisson numbers of clusters of messages. "
+        "Free optimization over the rates of all clusters found noise with the fewest messages at each error; it is "
+        f"not proven optimal, its delta is exact. Noise messages above it, at the same error: {more}.",
+    ]
+
+
 def _setting_paragraph(rows: list[dict[str, Any]], users: int, size: int) -> str:
     here = [row for row in rows if (row["users"], row["domain_size"]) == (users, size)]
     line = sorted((row for row in here if row["on_frontier"]), key=lambda row: float(row["bytes_per_user"]))
@@ -431,6 +471,8 @@ STUDY = Study(
         "model, and those with a shuffler that counts or adds dummies, are there to compare: they need other trust.",
         "Dots are measured: the root of the mean squared error over all categories and rounds. The line is what the "
         "planner predicts without any data, so the dots of the frontier must lie on its corners.",
+        "The second figure shows the corner near the central model: the forms of correlated noise beside the optimum "
+        "that free optimization found, which is dashed, and the references with other trust.",
         "Where a category holds fewer users than a threshold (Balcer and Cheu, stability, sample and threshold), "
         "nothing of it is reported: the error is then the count itself, and looks small only because the counts are.",
     ],

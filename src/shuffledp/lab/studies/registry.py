@@ -19,6 +19,7 @@ STUDIES: dict[str, str] = {
     "amplification": "amplification",
     "frontier": "frontier",
     "open-domain": "open_domain",
+    "published": "published",
 }
 """The module of each study by its name, in the order of the index page."""
 
