@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from shuffledp.collection.analyzer.backup import back_up, restore, undecided_tasks
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.ledger import Ledger, SeriesRefusedError, reservations_in, spent_in
 from shuffledp.collection.analyzer.reservations import Reservation
+from shuffledp.collection.analyzer.server import tasks_of
 from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.server.batches import BatchState
 from shuffledp.collection.task.key_documents import sign_rotation
@@ -196,6 +198,8 @@ def test_an_analyzer_serves_a_series(collection, make_series, deliver):
     arrived(collection, analyzer, series.task(1), deliver)
     assert analyzer.releaser.release(series.task(1).id) is BatchState.RELEASED
     assert len(list(keys.glob("*.key"))) == 2
+    page = (collection.folder / "work" / "releases" / f"{series.task(1).id.hex()}.html").read_text()
+    assert f"This is round 1 of the series {series.id.hex()[:16]}" in page
     publish(collection, "cancel", Cancellation(series.id, 1, "why").signed(collection.author))
     analyzer.tasks.refresh()
     assert analyzer.tasks.get(series.task(1).id) is not None  # its batch had arrived
@@ -249,6 +253,34 @@ def test_ledger_and_batches_lost_but_the_releases(collection, make_series, deliv
     restored = collection.open(round_keys=keys, restore_from_releases=True)
     assert spent(work / "ledger.db") == pytest.approx(before) == pytest.approx(composed_epsilon(2), rel=1e-3)
     restored.close()
+
+
+def test_a_backup_has_the_reservation_and_the_cancellation(collection, make_series, deliver):
+    """Killed and restored: the same spent epsilon, and cancelled rounds are refused, though the documents are lost."""
+    series, keys = prepared(collection, make_series)
+    analyzer = collection.open(round_keys=keys)
+    arrived(collection, analyzer, series.task(0), deliver)
+    analyzer.releaser.release(series.task(0).id)
+    publish(collection, "cancel", Cancellation(series.id, 2, "why").signed(collection.author))
+    analyzer.tasks.refresh()
+    back_up(collection.folder / "work", collection.folder / "backup")
+    before = spent(collection.folder / "work" / "ledger.db")
+    analyzer.close()
+    (collection.folder / "tasks" / "cancel.json").unlink()
+    settings = collection.settings(work=collection.folder / "restored", round_keys=keys)
+    tasks = tasks_of(settings)
+    tasks.load()
+    undecided = undecided_tasks(collection.folder / "backup", tasks)
+    assert [task.id for task in undecided] == [series.task(index).id for index in (1, 2)]
+    restore(collection.folder / "backup", settings.work, tasks, {task.id: False for task in undecided})
+    assert spent(settings.work / "ledger.db") == before
+    again = collection.open(work=settings.work, round_keys=keys)
+    assert again.tasks.get(series.task(1).id) is not None
+    assert again.tasks.get(series.task(2).id) is None
+    with pytest.raises(NotReleasedError, match="cancelled from round 2 on"):
+        again.ledger.reserve(series.task(2), BUDGET, bytes(32))
+    assert spent(settings.work / "ledger.db") == before
+    again.close()
 
 
 @pytest.mark.parametrize("signer", ["author", "successor", "foreign", "unknown"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shuffledp.collection.server.operator import ask_server
+from shuffledp.collection.server.operator_page import view_of
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.store.interface import RoundState
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
@@ -17,6 +18,7 @@ from shuffledp.collection.task.series import Cancellation
 from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.errors import RefusedError
+from shuffledp.pages.rendering import render_page
 
 HOUR = 3600.0
 
@@ -190,6 +192,10 @@ def test_missing_keys_are_an_alert_in_time(place, serve, keys, series, until):
     assert any("2 coming rounds of the series Weekly" in alert["message"] for alert in alerts())
     (shown,) = here.shuffler.operator.overview(True)["series"]
     assert (shown["round"], shown["task"], shown["missing_keys"]) == (0, series.task(0).id.hex(), 2)
+    head = {"now": datetime.now(UTC).isoformat(), "role": "shuffler", "version": "", "ready": True}
+    rendered = render_page("operator.html", **view_of(head | here.shuffler.operator.overview(True))).decode()
+    assert "Round 0 is open now. 4 rounds, numbered from 0" in rendered
+    assert "a device takes part in at most 2 rounds" in rendered
     page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `series\[\]\.(\w+)` \| all", page, re.MULTILINE)) == set(shown)
 

@@ -308,7 +308,8 @@ def decision_in(path: Path, task: Task, budget: PopulationBudget) -> Entry:
     contents, reserved, rounds = _contents_in(path, task.population)
     if task.wire is not None and task.wire.series is not None:
         spent = _spent_epsilon(contents, reserved, budget.delta)
-        return Entry(spent <= budget.epsilon, budget, len(contents) + rounds + 1, spent)
+        fits = spent <= budget.epsilon * (1 + 1e-9)  # least_epsilon returns an upper bound, to nine digits
+        return Entry(fits, budget, len(contents) + rounds + 1, spent)
     return replace(_decision(contents, reserved, task, budget), releases=len(contents) + rounds + 1)
 
 

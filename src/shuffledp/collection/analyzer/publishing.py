@@ -246,6 +246,9 @@ def _made(result: Result) -> str:
     taken = (
         f"Reports were taken from {task.opens:%Y-%m-%d %H:%M} UTC until {task.closes:%Y-%m-%d %H:%M} UTC at the latest."
     )
+    if task.wire is not None and task.wire.series is not None:
+        place = task.wire.series
+        taken = f"This is round {place.index} of the series {place.series.hex()[:16]}, counted from 0. {taken}"
     if task.protocol.trust == "augmented":
         sampled = "kept a random sample of them, and " if task.protocol.shuffler_keeps.fraction < 1 else ""
         return (

@@ -110,6 +110,7 @@ def view_of(overview: Mapping[str, Any], *, exact: bool = False, release_url: st
         "current": [entry for entry in rounds if not entry["over"]],
         "finished": [entry for entry in rounds if entry["over"]],
         "populations": [_population_view(entry, names) for entry in overview.get("populations", [])],
+        "series": [_series_view(entry) for entry in overview["series"]],
         "answers": _answers(overview),
     }
 
@@ -129,6 +130,7 @@ def _failed_view(role: str, reason: str) -> dict[str, Any]:
         "current": [],
         "finished": [],
         "populations": [],
+        "series": [],
         "answers": [],
     }
 
@@ -259,6 +261,19 @@ def _population_view(entry: Mapping[str, Any], names: Mapping[str, str | None]) 
         "sentence": sentence,
         "fits": entry["fits"],
     }
+
+
+def _series_view(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A series: its present round, how many rounds a device takes part in, and whether it was cancelled."""
+    rounds, last = entry["rounds"], datetime.fromisoformat(entry["last_closes"])
+    present = "No round is open now." if entry["round"] is None else f"Round {entry['round']} is open now."
+    lines = [
+        f"{present} {rounds:,} rounds, numbered from 0; the last one closes on {last:%Y-%m-%d at %H:%M} UTC.",
+        f"About {entry['population']}; a device takes part in at most {entry['rounds_per_device']:,} rounds.",
+    ]
+    if entry["cancelled_from"] is not None:
+        lines.append(f"Cancelled from round {entry['cancelled_from']} on.")
+    return {"name": entry["name"], "series": entry["series"], "lines": lines}
 
 
 def _answers(overview: Mapping[str, Any]) -> list[tuple[str, str]]:
