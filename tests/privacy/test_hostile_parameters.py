@@ -229,6 +229,7 @@ ALLOWED = {
     ("privacy/audit.py", "delta_at"),  # a lower bound from observations, checked where they are counted
     ("privacy/audit.py", "delta_lower"),
     ("privacy/capping.py", "_rough_chance"),  # min(0.0, ...) of finite logarithms
+    ("privacy/cluster_calibration.py", "_searched"),  # a target to search at
     ("privacy/pure_sum_search.py", "_neighbours"),  # shapes to try
     ("privacy/pure_sum_search.py", "_reach"),  # a number of messages to try
     ("privacy/amplification/clones.py", "fewest_clones"),  # alpha, from a checked local epsilon

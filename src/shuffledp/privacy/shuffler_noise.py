@@ -192,16 +192,16 @@ class SummedLaplace:
             return 1.0
         listed = float(self._upper[k]) if k < len(self._upper) else 0.0
         if self.noise.bounded:
-            return min(1.0, listed)
+            return as_delta(listed)
         # one of the draws is beyond the list, or above its share of k
         beyond = self.draws * self.noise.upper_tail(max(self._last + 1, -(-k // self.draws)))
-        return min(1.0, listed + beyond)
+        return as_delta(listed + beyond)
 
     def lower_tail(self, k: int) -> float:
         """Upper bound on Pr[sum <= k]."""
         if k < 0:
             return 0.0
-        return min(1.0, float(self._lower[k])) if k < len(self._lower) else 1.0
+        return as_delta(float(self._lower[k])) if k < len(self._lower) else 1.0
 
 
 @dataclass(frozen=True)
