@@ -28,6 +28,7 @@ with extra("files", "Reading a table"):
 
 _SHOWN = 3
 _MISSING, _OUTSIDE = -1, -2
+_MAX_USUAL_NAMES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Encoder(ABC):
     def drops_missing(self) -> bool:
         """Whether rows without a value are left out."""
         return self._drop_missing
+
+    @property
+    def usual_names(self) -> tuple[str, ...]:
+        """Strings that all values may be expected to be; empty if none are known."""
+        return ()
 
     def encode(self, values: Any, counts: NDArray[np.int64] | None = None) -> Encoded:
         """The rows of a batch that have an index or position.
@@ -154,6 +160,13 @@ class IndexEncoder(Encoder):
         super().__init__(**rules)
         self._domain = domain
         self._other = None if other is None else int(domain.encode(other))
+
+    @property
+    def usual_names(self) -> tuple[str, ...]:
+        """The names of the domain, unless other values are provided for or there are too many."""
+        if self._other is not None or self._markers is not None or len(self._domain) > _MAX_USUAL_NAMES:
+            return ()
+        return self._domain.lookup_names()
 
     def _encode(self, values: Any, counts: NDArray[np.int64] | None) -> Encoded:
         positions, strings = distinct_strings(values, self._markers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -100,6 +101,27 @@ class Encoding:
         same = rows[VALUE].eqNullSafe(lookup[VALUE]) if values.null_count else rows[VALUE] == lookup[VALUE]
         joined = rows.join(lookup, same)
         return joined.select(sf.col(f"lookup.{CODE}"), *others)
+
+
+def usual_codes(frame: Frame, name: str, encoder: Encoder, salt: bytes, others: Mapping[str, Any]) -> Frame | None:
+    """The code of each row whose value is a usual name, and null for others, without a look at the data before.
+
+    None if no names are known, or values are not strings or integers. Names are found by a salted hash of 64 bits,
+    faster than by strings: a value outside the domain has the hash of a name with probability 2^-64 for each name.
+    """
+    kind, names = kind_of(frame, name), encoder.usual_names
+    if not names or not (isinstance(kind, st.StringType) or is_integer(kind)):
+        return None
+    encoded = copy.deepcopy(encoder).encode(pa.array(names, type=pa.string()))
+    if encoded.rows is not None:
+        return None
+    table = pa.table({VALUE: pa.array(names, type=pa.string()), CODE: pa.array(encoded.values, type=pa.int64())})
+    lookup = frame.sparkSession.createDataFrame(table).select(sf.xxhash64(sf.lit(salt), VALUE).alias("hash"), CODE)
+    value = column(frame, name)
+    rows = frame.filter(value.isNotNull()) if encoder.drops_missing else frame
+    hashed = sf.xxhash64(sf.lit(salt), value.cast("string")).alias("hash")
+    rows = rows.select(hashed, *(expression.alias(other) for other, expression in others.items()))
+    return rows.join(sf.broadcast(lookup), "hash", "left").select(CODE, *others)
 
 
 def collect_partials(frame: Frame) -> list[tuple[int, list[tuple[int, NDArray[np.int64], dict[str, Any]]]]]:

@@ -130,19 +130,28 @@ def _explained(error: Exception) -> DataError | EngineError:
         return EngineError(
             f"The workers of Spark cannot import shuffledp. Install version {__version__} on them (as a library of the "
             f"cluster, or a packed environment in spark.archives), or set PYSPARK_PYTHON to a Python that has it. "
-            f"{_NO_RELEASE}."
+            f"{_NO_RELEASE}.",
+            workers="without shuffledp",
         )
     if "PYTHON_VERSION_MISMATCH" in text:
         version = re.search(r"Python in worker has different version: ([0-9.]+)", text)
         of_workers = f"Python {version[1]}" if version else "another version of Python"
         return EngineError(
             f"The workers of Spark run {of_workers}, and this process runs Python {platform.python_version()}: set "
-            f"PYSPARK_PYTHON to the same version on both. {_NO_RELEASE}."
+            f"PYSPARK_PYTHON to the same version on both. {_NO_RELEASE}.",
+            workers=of_workers,
         )
     if (versions := re.search(r"shuffledp version mismatch: ([\w.+-]+)", text)) is not None:
         return EngineError(
             f"The workers of Spark have shuffledp {versions[1]}, and this process has {__version__}: install the same "
-            f"version on both. {_NO_RELEASE}."
+            f"version on both. {_NO_RELEASE}.",
+            workers=f"shuffledp {versions[1]}",
+        )
+    if (program := re.search(r"Cannot run program \"([^\"]+)\"", text)) is not None:
+        return EngineError(
+            f"The workers of Spark have no Python at {program[1]}: set PYSPARK_PYTHON to one that has shuffledp "
+            f"{__version__}. {_NO_RELEASE}.",
+            workers="without Python",
         )
     if "PATH_NOT_FOUND" in text:
         path = re.search(r"Path does not exist: (\S+?)\.?(?:\s|$)", text)

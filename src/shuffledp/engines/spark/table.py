@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from shuffledp.domain import BIT, Categories, EqualTo, Interval, Strings
 from shuffledp.engines.encoding import BitEncoder, Encoder, distinct_values
 from shuffledp.engines.local import Column
-from shuffledp.engines.spark.columns import column, has_value, kind_of
-from shuffledp.engines.spark.counts import MAX_DISTINCT, VALUE, Encoding
+from shuffledp.engines.spark.choosing import KEY, count_chosen, derived_bytes, key_of
+from shuffledp.engines.spark.columns import column, has_value, is_integer, kind_of
+from shuffledp.engines.spark.counts import MAX_DISTINCT, VALUE, Encoding, usual_codes
 from shuffledp.engines.spark.partial import SparkRows
 from shuffledp.engines.spark.session import Frame, check_session, explained_failures
 from shuffledp.engines.spark.users import (
@@ -27,13 +28,14 @@ from shuffledp.engines.spark.users import (
     Race,
     draw_salt,
     order_of,
+    suspicious_id,
     user_of,
 )
 from shuffledp.engines.spark.workers import CODE, PART
 from shuffledp.engines.strings import as_strings
 from shuffledp.engines.table import Progress, Table
 from shuffledp.engines.users import UserIds
-from shuffledp.errors import DataError, ParameterError
+from shuffledp.errors import DataError, EngineError, ParameterError
 from shuffledp.extras import extra
 from shuffledp.protocols.flow import RemoteCounts, RemoteValues
 from shuffledp.text_values import looks_missing
@@ -176,13 +178,31 @@ class SparkColumn(Column):
 
     def counts(self, make: Callable[[], tuple[Encoder, int]]) -> NDArray[np.int64]:
         """The number of users per index; ``make`` gives the encoder and the number of indices."""
+        if self.users is not None and (usual := self._usual_counts(make)) is not None:
+            return RemoteCounts.of(
+                usual, SparkRows(int(usual.sum()), lambda: Chosen(self, self.encoding(make)).with_parts())
+            )
         encoding = self.encoding(make)
         if self.users is None:
-            rows = self._all_rows(encoding.users, make)
-            return RemoteCounts.of(encoding.counts, rows)
+            return RemoteCounts.of(encoding.counts, self._all_rows(encoding.users, make))
         chosen = Chosen(self, encoding)
         counts = chosen.counts(encoding.size)
         return RemoteCounts.of(counts, SparkRows(int(counts.sum()), chosen.with_parts))
+
+    def _usual_counts(self, make: Callable[[], tuple[Encoder, int]]) -> NDArray[np.int64] | None:
+        """The number of users per index if all values are usual names: then they need not be counted before."""
+        if self.users is None or self.users.order_by is not None:
+            return None
+        encoder, size = make()
+        user = {USER: user_of(self.frame, self.users, self.missing_rules.markers)}
+        rows = usual_codes(self.frame, self.name, encoder, derived_bytes(self.salt, "value"), user)
+        if rows is None:
+            return None
+        self.progress(0.0)
+        number = self.table.count_rows([self.name])
+        counts = _counts_by_workers(self, rows, number, size) if number else None
+        self.progress(1.0)
+        return counts
 
     def encoding(self, make: Callable[[], tuple[Encoder, int]]) -> Encoding:
         """The column, counted and checked, with remarks about it."""
@@ -219,7 +239,7 @@ class Chosen:
     def __init__(self, values: SparkColumn, encoding: Encoding, group: Any = None, groups: str = "") -> None:
         if values.users is None:
             raise ValueError("There are no user ids.")
-        self._column, self.users = values, values.users
+        self._column, self.users, self._encoding = values, values.users, encoding
         markers = values.missing_rules.markers
         others: dict[str, Any] = {USER: user_of(values.frame, self.users, markers)}
         if self.users.order_by is not None:
@@ -244,7 +264,10 @@ class Chosen:
         return self.picks.filter(self.counts_as_user).select(CODE, sf.lit(0).alias(PART))
 
     def counts(self, size: int) -> NDArray[np.int64]:
-        """The number of users per code."""
+        """The number of users per code: by Python workers, or by Spark alone if they lack this package."""
+        counts = _counts_by_workers(self._column, self._rows, self._encoding.users, size)
+        if counts is not None:
+            return counts
         table = self.counted([CODE])
         counts = np.zeros(size, dtype=np.int64)
         np.add.at(counts, table[CODE].to_numpy(), table["users"].to_numpy())
@@ -268,10 +291,7 @@ class Chosen:
         excluded = int(table[EXCLUDED].to_numpy()[~without_id].sum())
         if excluded and not self._column.drop_missing:
             self._refuse_excluded(excluded)
-        for mark in dict.fromkeys(mark for mark in marks if mark):
-            self._column.remark(
-                f"{mark!r} is counted as the id of one user; if it stands for a missing id, use `missing={(mark,)}`."
-            )
+        _remark_on_ids(self._column, dict.fromkeys(mark for mark in marks if mark))
         chosen_users = table.filter(~without_id & table["chosen"].to_numpy(zero_copy_only=False))
         if not len(chosen_users):
             raise DataError(_NO_USERS)
@@ -283,6 +303,35 @@ class Chosen:
             f"{'1 value is' if excluded == 1 else f'{excluded:,} values are'} missing {what}. Use "
             "`drop_missing=True` to leave these rows out.",
             missing=excluded,
+        )
+
+
+def _counts_by_workers(values: SparkColumn, rows: Frame, number: int, size: int) -> NDArray[np.int64] | None:
+    """The number of users per code of their chosen row; None if rows have no code, or workers lack this package."""
+    if values.users is None or values.users.order_by is not None:
+        return None
+    keyed = [key_of(sf.col(USER), values.salt).alias(KEY), sf.col(CODE)]
+    if not is_integer(rows.schema[USER].dataType):
+        keyed.append(suspicious_id(sf.col(USER)).alias(MARK))
+    try:
+        found = count_chosen(rows.select(*keyed), number, size, values.salt, distinct=values.users.pick == "value")
+    except EngineError as error:
+        if "workers" in error.values:
+            return None
+        raise
+    if found.rows_without_code:
+        return None
+    _check_ids(values.users, found.rows_without_user)
+    _remark_on_ids(values, found.marks)
+    if not found.counts.any():
+        raise DataError(_NO_USERS)
+    return found.counts
+
+
+def _remark_on_ids(values: SparkColumn, ids: Iterable[str]) -> None:
+    for name in ids:
+        values.remark(
+            f"{name!r} is counted as the id of one user; if it stands for a missing id, use `missing={(name,)}`."
         )
 
 

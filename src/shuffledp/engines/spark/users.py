@@ -151,7 +151,7 @@ class Race:
         )
         fields = [sf.col("winner").alias(CODE)] if winner == [CODE] else [sf.col("winner.*")]
         no_user = sf.when(sf.col(USER).isNull(), sf.lit(NO_USER))
-        mark = no_user if is_number else no_user.otherwise(_suspicious(sf.col(USER)))
+        mark = no_user if is_number else no_user.otherwise(suspicious_id(sf.col(USER)))
         return best.select(*fields, ROWS, EXCLUDED, mark.alias(MARK))
 
     def _key(self, frame: Frame, purpose: str, columns: Sequence[str], weight: Any) -> Any:
@@ -163,7 +163,7 @@ class Race:
         return sf.ln(uniform) / weight
 
 
-def _suspicious(user: Any) -> Any:
+def suspicious_id(user: Any) -> Any:
     """An id that looks like a missing value, such as NA; null for others."""
     short = sf.when(sf.length(user) <= _LONGEST_MARKER, sf.lower(user))
     return sf.when(short.isin(sorted(MISSING_MARKERS)), user)

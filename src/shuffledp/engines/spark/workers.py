@@ -40,15 +40,15 @@ class Work:
 
     version: str = field(default=__version__, kw_only=True)
 
-    def portions(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The batches of a partition, joined to portions of some size."""
+    def portions(self, batches: Iterable[Any], size: int = _PORTION_ROWS) -> Iterator[Any]:
+        """The batches of a partition, joined to portions of at least ``size`` rows."""
         check_worker_version(self.version)
         waiting: list[Any] = []
         rows = 0
         for batch in batches:
             waiting.append(batch)
             rows += len(batch)
-            if rows >= _PORTION_ROWS:
+            if rows >= size:
                 yield _joined(waiting)
                 waiting, rows = [], 0
         if waiting:
