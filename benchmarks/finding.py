@@ -39,6 +39,11 @@ def at_most(what: str, value: float, bound: float, unit: str, detail: str = "") 
     return Finding(what, f"{value:.3g} {unit}", detail, f"<= {bound:g} {unit}", bound / max(value, 1e-12))
 
 
+def completed(what: str, finished: int, rounds: int, detail: str = "") -> Finding:
+    """Rounds that must all finish, for instance with little memory."""
+    return Finding(what, f"{finished} of {rounds}", detail, f"all {rounds}", finished / rounds)
+
+
 def report(what: str, measured: str, detail: str = "") -> Finding:
     """A number without a bound."""
     return Finding(what, measured, detail)

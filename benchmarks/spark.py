@@ -5,6 +5,7 @@ Run it with the environment of ``make test-spark``: ``.venv-spark/bin/python -m 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,13 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.finding import Finding, at_most, report, seconds
-from benchmarks.measuring import SideBySide, side_by_side
+from benchmarks.finding import Finding, at_most, completed, seconds
+from benchmarks.measuring import SideBySide, side_by_side, tree_processor_seconds
 
 _ROWS, _CATEGORIES, _PEOPLE_PER_ROW = 20_000_000, 1_000, 0.316
 _MAX_COUNTS, _MAX_PARTIAL, _MAX_USER, _MAX_GROWTH = 1.3, 4.0, 0.6, 4.4
 _SETTINGS = {
     "spark.driver.memory": "2g",
+    "spark.executor.memory": "1g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -27,16 +29,19 @@ _SETTINGS = {
 
 
 def measure(quick: bool) -> Iterator[Finding]:
-    """Ratios to plain Spark, interleaved in one session of two cores with a driver of 2 GB."""
+    """Ratios to plain Spark, interleaved in one session of two cores; then all routes with small executors."""
     rows = _ROWS // 10 if quick else _ROWS
     repetitions = 3 if quick else 5
-    with _session() as spark, TemporaryDirectory() as directory:
+    with TemporaryDirectory() as directory:
         large, small = (str(Path(directory) / name) for name in ("large", "small"))
-        _write(spark, large, rows)
-        _write(spark, small, rows // 4)
-        yield from _measure_rounds(spark, large, small, rows, repetitions)
-        yield from _measure_users(spark, small, rows // 4, max(2, repetitions - 2))
-        yield report(f"all of this with {rows:,} rows ran in a driver of 2 GB", "yes", "")
+        with _session("local[2]") as spark:
+            _write(spark, large, rows)
+            _write(spark, small, rows // 4)
+            yield from _measure_rounds(spark, large, small, rows, repetitions)
+            yield from _measure_users(spark, small, rows // 4, repetitions)
+            yield from _measure_users(spark, large, rows, max(2, repetitions - 2))
+        with _session("local-cluster[2,1,1024]") as spark:
+            yield _run_in_little_memory(spark, large, rows)
 
 
 def _measure_rounds(spark: Any, large: str, small: str, rows: int, repetitions: int) -> Iterator[Finding]:
@@ -62,6 +67,7 @@ def _measure_rounds(spark: Any, large: str, small: str, rows: int, repetitions: 
             "partial of a quarter": partial(run, small, "partial"),
         },
         repetitions=repetitions,
+        clock=tree_processor_seconds,
     )
     detail = _detail(times)
     what = f"of {rows:,} rows over plain groupBy().count()"
@@ -77,7 +83,7 @@ def _measure_users(spark: Any, path: str, rows: int, repetitions: int) -> Iterat
 
     categories = sdp.Categories.numbered(_CATEGORIES)
 
-    def race() -> None:
+    def chosen() -> None:
         sdp.spark.count(spark.read.parquet(path), "category", categories, user="person")
 
     def window() -> None:
@@ -85,16 +91,44 @@ def _measure_users(spark: Any, path: str, rows: int, repetitions: int) -> Iterat
         from pyspark.sql import functions as sf
 
         order = Window.partitionBy("person").orderBy(sf.rand())
-        chosen = spark.read.parquet(path).withColumn("number", sf.row_number().over(order)).filter("number = 1")
-        chosen.groupBy("category").count().collect()
+        first = spark.read.parquet(path).withColumn("number", sf.row_number().over(order)).filter("number = 1")
+        first.groupBy("category").count().collect()
 
-    times = side_by_side({"window": window, "race": race}, repetitions=repetitions)
+    times = side_by_side({"window": window, "user": chosen}, repetitions=repetitions, clock=tree_processor_seconds)
     what = f"one row per user of {rows:,} rows over a window function"
-    yield at_most(what, times.ratio("race", "window"), _MAX_USER, "x", _detail(times))
+    ratio = f"in processor time {times.processor_ratio('user', 'window'):.2f}x; {_detail(times)}"
+    yield at_most(what, times.ratio("user", "window"), _MAX_USER, "x", ratio)
+
+
+def _run_in_little_memory(spark: Any, path: str, rows: int) -> Finding:
+    """Every route over all rows, with two executors of 1 GB and a driver of 2 GB."""
+    import shuffledp as sdp
+
+    categories = sdp.Categories.numbered(_CATEGORIES)
+    protocol = sdp.find("histogram", "uniform-blanket").calibrate(
+        users=rows // 5, categories=categories, epsilon=1.0, delta=1e-9
+    )
+    options: tuple[dict[str, Any], ...] = ({"route": "counts"}, {"route": "partial"}, {"user": "person"})
+    finished, details = 0, []
+    for each in options:
+        start = time.perf_counter()
+        try:
+            sdp.spark.run(spark.read.parquet(path), "category", protocol, **each)
+        except sdp.EngineError as error:
+            details.append(f"{each} failed: {error}")
+        else:
+            finished += 1
+            details.append(f"{' '.join(each.values())} {seconds(time.perf_counter() - start)}")
+    what = f"routes over {rows:,} rows with a driver of 2 GB and two executors of 1 GB"
+    return completed(what, finished, len(options), ", ".join(details))
 
 
 def _detail(times: SideBySide) -> str:
-    return ", ".join(f"{name} {seconds(times.seconds(name))}" for name in times.wall)
+    each = (
+        f"{name} {seconds(times.seconds(name))} ({seconds(times.processor_seconds(name))} of processors)"
+        for name in times.wall
+    )
+    return ", ".join(each)
 
 
 def _write(spark: Any, path: str, rows: int) -> None:
@@ -108,14 +142,14 @@ def _write(spark: Any, path: str, rows: int) -> None:
 
 
 @contextmanager
-def _session() -> Iterator[Any]:
+def _session(master: str) -> Iterator[Any]:
     import os
     import sys
 
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]").appName("benchmark")
+    builder = SparkSession.builder.master(master).appName("benchmark")
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

@@ -257,7 +257,9 @@ def killed_users(directory: Path, *, fault: bool) -> dict:
     if fault:
         users.Race._key = lambda self, *_: sf.rand() / sf.col("eligible")
     chosen = Chosen(column, column.encoding(lambda: column.histogram_encoder(sdp.Numbered(16))))
-    expected = [int(count) for count in chosen.counts(16)]
+    counted = chosen.counted(["code"])
+    expected = np.zeros(16, dtype=np.int64)
+    expected[counted["code"].to_numpy()] = counted["users"].to_numpy()
 
     def count(batches):
         from pyspark import TaskContext
@@ -284,7 +286,78 @@ def killed_users(directory: Path, *, fault: bool) -> dict:
         "killed": int((marks / "killed").exists()),
         "failed": failed,
         "counts": counts.tolist(),
-        "expected": expected,
+        "expected": expected.tolist(),
+    }
+
+
+def killed_choice(directory: Path, *, fault: bool) -> dict:
+    """Kill an executor whose blocks of rows some tasks have read, and others not, while these choose a row per user.
+
+    The rows are in another order whenever they are read.
+    """
+    import threading
+
+    import pyarrow as pa
+
+    import shuffledp as sdp
+    from shuffledp.engines.spark import choosing
+    from shuffledp.errors import ShuffledpError
+    from shuffledp.sessions.data import column_of
+
+    spark = session("local-cluster[2,1,1024]", directory, **{"spark.sql.adaptive.enabled": "false"})
+    marks = directory / "marks"
+    marks.mkdir()
+
+    def in_another_order(batches):
+        for batch in batches:
+            yield batch.take(pa.array(np.random.default_rng().permutation(len(batch))))
+
+    rows = spark.range(0, 30_000, 1, 8).selectExpr("id % 10000 as u", "cast(pmod(xxhash64(id), 16) as string) as v")
+    column = column_of(sdp.spark.table(rows.mapInArrow(in_another_order, "u bigint, v string"))["v"], user="u")
+    choosing._ROWS_PER_PART = 2_000  # several parts
+    expected = column.histogram(sdp.Numbered(16))
+
+    class WaitingChoice:
+        def __init__(self, *settings) -> None:
+            self.work = choose_rows(*settings)
+
+        def __call__(self, table):
+            from pyspark import TaskContext
+
+            result = self.work(table)
+            if TaskContext.get().partitionId() == 0 and not (marks / "killed").exists():
+                (marks / "ready").write_text(str(os.getppid()))
+                while not (marks / "killed").exists():
+                    time.sleep(0.1)
+            return result
+
+    class FreshKeys:
+        """The planted fault: keys that a task draws afresh whenever it runs."""
+
+        def __init__(self, *settings) -> None:
+            self.work = divide_rows(*settings)
+
+        def __call__(self, batches):
+            change = pa.scalar(int.from_bytes(os.urandom(7), "big"))
+            for batch in batches:
+                keys = pa.compute.bit_wise_xor(batch.column("key"), change)
+                yield from self.work([batch.set_column(0, "key", keys)])
+
+    choose_rows, divide_rows = choosing.ChooseRows, choosing.DivideRows
+    choosing.ChooseRows = WaitingChoice
+    if fault:
+        choosing.DivideRows = FreshKeys
+    threading.Thread(target=kill_executor, args=(marks,), daemon=True).start()
+    failed, counts = False, np.zeros(16, dtype=np.int64)
+    try:
+        counts = column.histogram(sdp.Numbered(16))
+    except ShuffledpError as error:
+        failed = str(error)
+    return {
+        "killed": int((marks / "killed").exists()),
+        "failed": failed,
+        "counts": counts.tolist(),
+        "expected": expected.tolist(),
     }
 
 
@@ -358,7 +431,7 @@ def ancestor_among(process: int, candidates: list[int]) -> int:
 
 if __name__ == "__main__":
     scenario, where, settings = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
-    scenarios = {each.__name__: each for each in (speculation, killed, killed_partial, killed_users)}
+    scenarios = {each.__name__: each for each in (speculation, killed, killed_partial, killed_users, killed_choice)}
     try:
         print(json.dumps(scenarios[scenario](where, **settings)), flush=True)
     finally:

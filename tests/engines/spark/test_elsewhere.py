@@ -140,17 +140,79 @@ found = {
 EXPECTED = {"counts": [2_000, 2_000], "users": 1_000, "mean": 4_000, "messages": 4_000, "groups": 2_000}
 
 
+SILOS = """
+protocol = sdp.find("histogram", "uniform-blanket").calibrate(users=1000, epsilon=2.0, delta=1e-3, domain_size=2)
+silos = [sdp.spark.randomize(frame, "v", protocol, out=f"silo-{number}") for number in range(2)]
+silos.append(sdp.spark.randomize(frame, "v", protocol, out="silo-of-users", user="u"))
+mixed = sdp.spark.mix(silos, out="mixed")
+tallies = [sdp.spark.tally("mixed", protocol) for _ in range(2)]
+found["silos"] = [mixed.users, tallies[0].users, int(tallies[0].counts.sum()) - mixed.records]
+found["the same twice"] = tallies[0].counts.tolist() == tallies[1].counts.tolist()
+refusals = {
+    "outside": lambda: sdp.spark.randomize(frame.selectExpr("'x' as v"), "v", protocol, out="outside"),
+    "again": lambda: sdp.spark.randomize(frame, "v", protocol, out="silo-0"),
+    "unmixed": lambda: sdp.spark.tally("silo-0", protocol),
+    "nothing": lambda: sdp.spark.mix("nothing", out="more"),
+    "copied": lambda: sdp.spark.mix(["silo-0", "silo-0"], out="more"),
+}
+found["refused"] = {}
+for name, action in refusals.items():
+    try:
+        action()
+    except sdp.ShuffledpError as error:
+        found["refused"][name] = str(error)
+"""
+
+
 @pytest.mark.slow
 def test_spark_connect(spark, tmp_path):
+    """All questions and the three calls of silos through a client of Spark Connect; errors are one line there, too."""
     code = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 spark.conf.set("spark.sql.shuffle.partitions", "2")
 """
-    code += (
-        QUESTIONS + "assert 'connect' in type(frame).__module__, type(frame)\nprint(json.dumps(found))\nspark.stop()\n"
-    )
-    assert in_new_process(code, tmp_path) == EXPECTED
+    code += QUESTIONS + "assert 'connect' in type(frame).__module__, type(frame)\n" + SILOS
+    found = in_new_process(code + "print(json.dumps(found))\nspark.stop()\n", tmp_path)
+    assert found.pop("silos") == [9_000, 9_000, 0]
+    assert found.pop("the same twice")
+    refused = found.pop("refused")
+    messages = {
+        "outside": "4,000 values are outside the domain",
+        "again": "has results of an earlier run",
+        "unmixed": "are not mixed",
+        "nothing": "there is no such file",
+        "copied": "The same records occur twice",
+    }
+    for name, message in messages.items():
+        assert message in refused[name]
+        assert "\n" not in refused[name]
+    assert found == EXPECTED
+
+
+@pytest.mark.slow
+def test_workers_without_the_package(spark, tmp_path):
+    """Spark alone counts, also with users; a mean is refused in one line."""
+    code = """
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
+spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+import json
+import shuffledp as sdp
+frame = spark.range(4000).selectExpr("id % 1000 as u", "cast(id % 2 as string) as v", "cast(id % 5 as double) as x")
+found = {"users": int(sdp.spark.count(frame, "v", sdp.Numbered(2), user="u").sum())}
+try:
+    sdp.mean(sdp.spark.table(frame)["x"], lower=0, upper=4, epsilon=1.0, delta=1e-6)
+except sdp.EngineError as error:
+    found["mean"] = str(error)
+print(json.dumps(found))
+spark.stop()
+"""
+    for python, message in {sys._base_executable: "cannot import shuffledp", "/nothing/python": "no Python at"}.items():
+        found = in_new_process(code, tmp_path, PYSPARK_PYTHON=python)
+        assert found["users"] == 1_000
+        assert message in found["mean"]
+        assert "\n" not in found["mean"]
 
 
 @pytest.mark.slow

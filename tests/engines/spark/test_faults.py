@@ -121,6 +121,23 @@ def test_an_executor_that_is_killed_after_its_tasks_have_randomized(tmp_path):
     assert found["written_by_tasks"] > found["expected"]
 
 
+@pytest.mark.slow
+def test_an_executor_that_is_killed_while_rows_are_chosen(tmp_path):
+    """Blocks of rows are made again, from rows in another order, after other tasks have read them: the same choice."""
+    found = run("killed_choice", tmp_path, fault=False)
+    assert found["killed"] == 1
+    assert found["failed"] or found["counts"] == found["expected"]
+
+
+@pytest.mark.slow
+def test_users_who_are_divided_afresh_count_twice(tmp_path):
+    """The planted fault of the test above: tasks that send the rows of a user elsewhere when they run again."""
+    found = run("killed_choice", tmp_path, fault=True)
+    assert found["killed"] == 1
+    assert found["failed"] or found["counts"] != found["expected"]
+
+
+@pytest.mark.slow
 def test_an_executor_that_is_killed_while_users_are_counted(tmp_path):
     """Rows are chosen again, from rows in another order, after other tasks have counted: the same ones are chosen."""
     found = run("killed_users", tmp_path, fault=False)

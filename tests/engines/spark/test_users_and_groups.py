@@ -34,30 +34,39 @@ def chi_square(found, probabilities):
 
 
 USERS = 20_000
+PATTERNS = ("a", "ab", "aaab", "aabcccc")
+"""The rows of users of four kinds."""
 
 
-@pytest.mark.parametrize(
-    ("rows", "pick", "expected"),
-    [
-        ("a", "row", [1, 0, 0, 0]),
-        ("ab", "row", [0.5, 0.5, 0, 0]),
-        ("aaab", "row", [0.75, 0.25, 0, 0]),
-        ("aaab", "value", [0.5, 0.5, 0, 0]),
-        ("aabcccc", "row", [2 / 7, 1 / 7, 4 / 7, 0]),
-        ("aabcccc", "value", [1 / 3, 1 / 3, 1 / 3, 0]),
-    ],
-)
-def test_the_distribution_of_the_pick(spark, rows, pick, expected):
-    """Chi-square over all values, 20,000 users, alpha 1e-6."""
-    frame = users_with(spark, USERS, [(value, 0) for value in rows])
-    found = picks(frame, user="u", pick=pick)
-    assert found.sum() == USERS
-    assert chi_square(found, expected) > ALPHA
+@pytest.fixture(params=["workers", "spark"])
+def way(request, monkeypatch):
+    """Rows are chosen by Python workers, or by Spark alone."""
+    if request.param == "spark":
+        monkeypatch.setattr("shuffledp.engines.spark.table._counts_by_workers", lambda *_: None)
+    return request.param
 
 
-def test_the_chi_square_rejects_the_wrong_distribution(spark):
-    frame = users_with(spark, USERS, [(value, 0) for value in "aaab"])
-    assert chi_square(picks(frame, user="u", pick="value"), [0.75, 0.25, 0, 0]) < ALPHA
+@pytest.fixture(scope="module")
+def patterns(spark):
+    """Users of all kinds in one frame, whose values name their kind: one job counts the choices of all."""
+    kinds = [f"array({', '.join(repr(f'{kind}{value}') for value in rows)})" for kind, rows in enumerate(PATTERNS)]
+    rows = f"explode(element_at(array({', '.join(kinds)}), cast(id % {len(kinds)} as int) + 1)) as v"
+    return spark.range(USERS * len(kinds)).selectExpr("id as u", rows)
+
+
+@pytest.mark.parametrize("pick", ["row", "value"])
+def test_the_distribution_of_the_pick(patterns, pick, way):
+    """Chi-square over all values of each kind of user, 20,000 users, alpha 1e-6; the other choice is rejected."""
+    domain = Categories.of([f"{kind}{letter}" for kind in range(len(PATTERNS)) for letter in "abcd"])
+    found = picks(patterns, domain, user="u", pick=pick).reshape(len(PATTERNS), 4)
+    assert found.sum(axis=1).tolist() == [USERS] * len(PATTERNS)
+    for counts, rows in zip(found, PATTERNS, strict=True):
+        by_row = np.array([rows.count(letter) for letter in "abcd"])
+        by_value = np.minimum(by_row, 1)
+        right, wrong = (by_row, by_value) if pick == "row" else (by_value, by_row)
+        assert chi_square(counts, right / right.sum()) > ALPHA
+        if rows not in ("a", "ab"):
+            assert chi_square(counts, wrong / wrong.sum()) < ALPHA
 
 
 def test_the_latest_row_with_ties_at_random(spark):
@@ -85,7 +94,7 @@ def test_times_that_cannot_be_ordered_or_are_missing(spark):
     assert picks(frame, user="u", pick="latest", order_by="t", drop_missing=True).tolist() == [1, 0, 0, 0]
 
 
-def test_a_user_with_very_many_rows_counts_once(spark):
+def test_a_user_with_very_many_rows_counts_once(spark, way):
     frame = spark.range(100_000).selectExpr("7 as u", "element_at(array('a', 'b'), cast(id % 2 + 1 as int)) as v")
     others = spark.range(3).selectExpr("id as u", "'c' as v")
     found = picks(frame.unionByName(others), user="u")
@@ -93,7 +102,7 @@ def test_a_user_with_very_many_rows_counts_once(spark):
     assert found[2] == 3
 
 
-def test_the_same_rows_are_picked_when_computed_again(spark):
+def test_the_same_rows_are_picked_when_computed_again(spark, way):
     frame = users_with(spark, 2_000, [(value, 0) for value in "abcd"])
     column = column_of(sdp.spark.table(frame)["v"], user="u")
     again = column_of(sdp.spark.table(frame.repartition(7))["v"], user="u")
@@ -105,7 +114,7 @@ def test_the_same_rows_are_picked_when_computed_again(spark):
     assert not np.array_equal(first, another.histogram(LETTERS)), "another salt picks other rows"
 
 
-def test_missing_users(spark):
+def test_missing_users(spark, way):
     frame = spark.createDataFrame([("a", 1), ("b", None), ("c", None)], "v string, u int")
     with pytest.raises(DataError, match=r"2 user ids are missing in u\. Use `drop_missing_users=True`"):
         picks(frame, user="u")
