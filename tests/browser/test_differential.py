@@ -36,7 +36,7 @@ AUTHOR, SHUFFLER, ANALYZER, ROUND_KEY = (
 OPENS = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def task_of(question, name, *, users, epsilon, delta, honest_fraction=1.0, version=1, **domain):
+def task_of(question, name, *, users, epsilon, delta, honest_fraction=1.0, version=1, changes=(), **domain):
     defaults = {
         "count": {},
         "histogram": {"domain_size": 5},
@@ -56,8 +56,11 @@ def task_of(question, name, *, users, epsilon, delta, honest_fraction=1.0, versi
         opens=OPENS,
         closes=OPENS + timedelta(days=1),
         analyzer=ANALYZER.public,
-        shuffler=SHUFFLER.public,
-        wire=WireVersion2((ShufflerKeys(SHUFFLER.public, ROUND_KEY.public),)) if version == 2 else None,
+        **{
+            "shuffler": SHUFFLER.public,
+            "wire": WireVersion2((ShufflerKeys(SHUFFLER.public, ROUND_KEY.public),)) if version == 2 else None,
+            **dict(changes),
+        },
     )
 
 

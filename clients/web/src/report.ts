@@ -18,6 +18,8 @@ const header = (task: Pick<Task, "id" | "version">): Bytes => concat(MAGIC, Uint
 
 /** What a sealed message is bound to. */
 export const sealingInfo = (task: Pick<Task, "id" | "version">): Bytes => concat(utf8(`shuffledp message v${task.version}\0analyzer\0`), idBytes(task));
+/** What the seal of a message for a later shuffler is bound to. */
+export const layerInfo = (task: Pick<Task, "id">, hop: number): Bytes => concat(utf8("shuffledp layer v2\0shuffler\0"), Uint8Array.of(hop), idBytes(task));
 /** What the outer seal of a report is bound to: everything before it. */
 export const outerInfo = (beginning: Bytes): Bytes => concat(utf8("shuffledp report v2\0shuffler\0"), beginning);
 
@@ -28,13 +30,18 @@ export async function sealedReport(task: Task, value: Value, progress: Progress 
     const other = Number(draws.below(BigInt(last + 1)));
     [contents[last], contents[other]] = [contents[other]!, contents[last]!];
   }
-  const sealer = await Sealer.create(task.analyzer, sealingInfo(task)), sealed: Bytes[] = [];
+  const [roundKey, ...later] = task.roundKeys, sealed: Bytes[] = [];
+  const sealers = await Promise.all([Sealer.create(task.analyzer, sealingInfo(task)), ...later.map((key, i) => Sealer.create(key, layerInfo(task, i + 1))).reverse()]);
+  const seal = async (content: Bytes): Promise<Bytes> => { // the analyzer's is the innermost, then that of the last shuffler
+    for (const sealer of sealers) content = await sealer.seal(content);
+    return content;
+  };
   while (sealed.length < contents.length) {
-    sealed.push(...(await Promise.all(contents.slice(sealed.length, sealed.length + SEALS_AT_ONCE).map((content) => sealer.seal(content)))));
+    sealed.push(...(await Promise.all(contents.slice(sealed.length, sealed.length + SEALS_AT_ONCE).map(seal))));
     progress(sealed.length, contents.length);
   }
   const beginning = concat(header(task), crypto.getRandomValues(new Uint8Array(16))), messages = concat(...sealed);
-  return concat(beginning, task.roundKey ? await (await Sealer.create(task.roundKey, outerInfo(beginning))).seal(messages) : messages);
+  return concat(beginning, roundKey ? await (await Sealer.create(roundKey, outerInfo(beginning))).seal(messages) : messages);
 }
 
 /** The messages of a report, drawn again while they are more than fit. */

@@ -69,8 +69,8 @@ export interface Task {
   readonly protocol: Protocol<Input>;
   /** Messages are sealed to this key. */
   readonly analyzer: Bytes;
-  /** Reports are sealed to this key; null in version 1. */
-  readonly roundKey: Bytes | null;
+  /** Reports are sealed to the first of these keys, and their messages to the others too: one of each shuffler; none in version 1. */
+  readonly roundKeys: readonly Bytes[];
 }
 
 /** Bytes of a report before its messages: magic, version, task id, report id. */
@@ -114,10 +114,11 @@ async function readTask(document: Json, { version, author, id }: Pick<Task, "ver
   const analyzer = await readKey(parts["analyzer"], "sealing");
   const messagesPerReport = integer(parts["messages_per_report"], 1, MAX_MESSAGES);
   for (const key of ["minimum_users", "maximum_users", "message_size"]) check(typeof parts[key] === "number", key);
-  const protocol = await readProtocol(parts["protocol"]), { terms } = protocol;
-  const maximumUsers = integer(parts["maximum_users"], Math.min(terms.users, MAX_USERS + 1), MAX_USERS), messageSize = packedSize(protocol.format);
-  const wire = version === 1 ? null : await readWire(parts, analyzer, { messages: messagesPerReport, maxMessages: MAX_MESSAGES, users: maximumUsers });
+  const wire = version === 1 ? null : await readWire(parts, analyzer, { messages: messagesPerReport, maxMessages: MAX_MESSAGES, users: integer(parts["maximum_users"], 1, MAX_USERS) });
   if (!wire) await readKey(parts["shuffler"], "signing");
+  else if (wire.unsupported) throw new Refusal("unsupported", "this client carries out neither reports of two sizes, series nor hybrid seals");
+  const roundKeys = wire?.roundKeys ?? [], protocol = await readProtocol(parts["protocol"]), { terms } = protocol;
+  const maximumUsers = integer(parts["maximum_users"], Math.min(terms.users, MAX_USERS + 1), MAX_USERS), messageSize = packedSize(protocol.format);
   check(protocol.maxMessages === null || protocol.maxMessages <= MAX_MESSAGES, "fewer messages");
   check(expectedDraws(protocol) <= MAX_DRAWS, "fewer random draws");
   const claim = object(parts["guarantee"], ["epsilon", "delta", "honest_users", "local_epsilon"]);
@@ -133,7 +134,6 @@ async function readTask(document: Json, { version, author, id }: Pick<Task, "ver
     local_epsilon: isClose(localEpsilon, protocol.localEpsilon),
   };
   for (const [key, holds] of Object.entries(consistent)) if (!holds) throw new Refusal("inconsistent", `${key} does not follow from the protocol`);
-  if (wire?.unsupported) throw new Refusal("unsupported", "this client carries out neither chains of shufflers, reports of two sizes, series nor hybrid seals");
   const deltaAt = checkedGuarantee(protocol, { epsilon, delta, messagesPerReport, maximumUsers }, pins.includes(id));
   const { domain } = protocol;
   return {
@@ -143,8 +143,8 @@ async function readTask(document: Json, { version, author, id }: Pick<Task, "ver
     categories: domain.kind === "categories" ? domain.names : null,
     interval: domain.kind === "interval" ? domain : domain.kind === "bins" ? { lower: domain.lower, upper: domain.upper, whole: false } : null,
     minimumUsers: terms.users,
-    roundKey: wire ? wire.roundKey : null,
-    reportSize: REPORT_HEADER_BYTES + messagesPerReport * (1 + messageSize + SEALING_BYTES) + (wire ? SEALING_BYTES : 0),
+    roundKeys,
+    reportSize: REPORT_HEADER_BYTES + messagesPerReport * (1 + messageSize + SEALING_BYTES * (roundKeys.length || 1)) + (wire ? SEALING_BYTES : 0),
     guarantee: { epsilon, delta, deltaAt, honestUsers, localEpsilon: protocol.localEpsilon, local: protocol.local ?? false, how: protocol.delta ? "recomputed" : "pinned" },
   };
 }

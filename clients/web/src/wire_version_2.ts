@@ -11,18 +11,19 @@ const HYBRID_SUITE = "MLKEM768-X25519, HKDF-SHA256, AES-128-GCM";
 const MAX_SHUFFLERS = 3, MAX_TRAPS = 1024, MAX_ROUNDS = 400;
 
 export interface Wire {
-  /** Reports are sealed to this key, which the shuffler destroys after the round. */
-  readonly roundKey: Bytes;
+  /** The keys of the shufflers, in the order in which a report passes them; each destroys its key after the round. */
+  readonly roundKeys: readonly Bytes[];
   /** Whether the task needs a part of the format that this client does not carry out. */
   readonly unsupported: boolean;
 }
 
 /** Reads every field, also of parts that are not carried out; `limits` are those of the task. */
 export async function readWire(parts: JsonObject, analyzer: Bytes, limits: { messages: number; maxMessages: number; users: number }): Promise<Wire> {
-  const { shufflers, outer_suite: suite, carriers, series } = parts, keys = [analyzer], hops = list(shufflers, MAX_SHUFFLERS);
+  const { shufflers, outer_suite: suite, carriers, series } = parts, hops = list(shufflers, MAX_SHUFFLERS), roundKeys: Bytes[] = [], keys = [analyzer];
   for (const hop of hops) {
     const { signing, sealing } = object(hop, ["signing", "sealing"]);
-    keys.push(await readKey(sealing, "sealing"), await readKey(signing, "signing"));
+    roundKeys.push(await readKey(sealing, "sealing"));
+    keys.push(roundKeys.at(-1)!, await readKey(signing, "signing"));
   }
   check(hops.length > 0 && new Set(keys.map(hex)).size === keys.length, "a key of its own for every role");
   check(suite === SUITE || suite === HYBRID_SUITE, "a suite of version 2");
@@ -37,5 +38,5 @@ export async function readWire(parts: JsonObject, analyzer: Bytes, limits: { mes
     check(typeof id === "string" && /^[0-9a-f]{64}$/.test(id), "the id of a series");
     integer(round, 0, MAX_ROUNDS - 1);
   }
-  return { roundKey: keys[1]!, unsupported: hops.length > 1 || carriers !== null || series !== null || suite !== SUITE };
+  return { roundKeys, unsupported: carriers !== null || series !== null || suite !== SUITE };
 }

@@ -8,14 +8,19 @@ import { keyPair, reasonOf, unhex, type Case, type Expect } from "./vectors.ts";
 
 const HEADER_BYTES = 53;
 
-export async function checkVersion2({ task: tasks, report, token: tokens }: Case, expect: Expect): Promise<void> {
+export async function checkVersion2({ task: tasks, report, token: tokens, carriers }: Case, expect: Expect): Promise<void> {
   const author = unhex(tasks.author.public), verify = (content: string) => verifyTask(utf8(content), author);
   for (const good of tasks.good) {
     const task = await verify(good.content), name = `task v2 ${good.name}`;
     expect(task.version === 2 && task.id === good.id && task.reportSize === good.report_size, `${name}: id and size`);
-    expect(hex(sealingInfo(task)) === good.message_info && toBase64(task.roundKey!) === good.round_key, `${name}: what messages are bound to, round key`);
+    expect(hex(sealingInfo(task)) === good.message_info && toBase64(task.roundKeys[0]!) === good.round_key, `${name}: what messages are bound to, round key`);
   }
-  for (const { name, content } of tasks.optional) expect((await reasonOf(() => verify(content))) === "unsupported", `task v2 ${name}: unsupported`);
+  for (const { name, content, id } of tasks.optional) {
+    if (name.startsWith("a chain")) expect((await verify(content)).id === id, `task v2 ${name}: id`);
+    else expect((await reasonOf(() => verify(content))) === "unsupported", `task v2 ${name}: unsupported`);
+  }
+  for (const { name, content } of carriers.good_tasks) expect((await reasonOf(() => verify(content))) === "unsupported", `carriers ${name}: unsupported`);
+  for (const { name, content } of carriers.bad_tasks) expect((await reasonOf(() => verify(content))) !== null, `carriers ${name}: refused`);
   for (const { name, content, reason } of tasks.bad) {
     const found = await reasonOf(() => verify(content));
     expect(found === reason, `task v2 ${name}: ${found}, not ${reason}`);

@@ -365,12 +365,9 @@ class TestVersion2:
         [
             ({"series": SeriesRound(bytes(32), 0)}, "rounds of a series"),
             ({"outer_suite": HYBRID_OUTER_SUITE}, "the hybrid outer seal"),
-            ({"shufflers": 2}, "a chain of shufflers"),
         ],
     )
     def test_what_browsers_do_not_carry_out_is_refused_in_one_line(self, parties, survey, keys, changes, feature):
-        if "shufflers" in changes:
-            changes = {"shufflers": (ShufflerKeys(SigningKey.create().public, SealingKey.create().public), keys)}
         signed = parties.task("histogram/uniform-blanket", wire=WireVersion2((keys,))).signed(parties.author)
         task = dataclasses.replace(signed.task, wire=dataclasses.replace(signed.task.wire, **changes))
         with pytest.raises(

@@ -302,7 +302,6 @@ def _unanswered_feature(wire: WireVersion2 | None) -> str:
     if wire is None:
         return ""
     features = {
-        "a chain of shufflers": len(wire.shufflers) > 1,
         "reports of two sizes (carriers)": wire.carriers is not None,
         "rounds of a series": wire.series is not None,
         "the hybrid outer seal": wire.outer_suite != OUTER_SUITE,
