@@ -49,6 +49,7 @@ from shuffledp.planning import (
 )
 from shuffledp.planning.listing import amounts_of, error_of, found_sentence, together, trust_of, units_of
 from shuffledp.planning.planner import trust_asked
+from shuffledp.planning.question import as_collected
 
 if TYPE_CHECKING:
     from shuffledp.collection.task.costs import CollectionCost
@@ -180,7 +181,7 @@ def _plan(question: Question, options: PlanOptions) -> None:
     if plot is not None:
         check_figure_path(plot)
     with waiting("Trying every protocol"):
-        plans = _plans(question, options)
+        plans = _plans(as_collected(question) if options.in_collection else question, options)
     if plot is not None:
         write_whole(plot, plans.figure(plot.suffix.lower()))
         note(f"wrote {plot}")

@@ -424,9 +424,10 @@ def _only_fragile(question: Question, options: ProtocolOptions) -> str:
 def _plans(question: Question, options: ProtocolOptions) -> list[Plan]:
     """Plans to choose from, lowest error first."""
     from shuffledp.planning import plan
+    from shuffledp.planning.question import as_collected
 
     plans = plan(
-        question,
+        as_collected(question),
         epsilon=options.epsilon,
         delta=options.delta,
         honest_fraction=options.honest_fraction,

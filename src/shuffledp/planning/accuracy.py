@@ -113,7 +113,7 @@ def _feasible(
     if honest_count(question.users, limits.honest_fraction) < 2:
         return []  # no protocol hides one honest user alone
     results = candidates(
-        question, epsilon, delta, limits, releases=releases, names=names, references=False, verify=False
+        question.planned, epsilon, delta, limits, releases=releases, names=names, references=False, verify=False
     )
     return sorted((result for result in results if isinstance(result, Plan)), key=lambda plan: plan.expected.rmse)
 

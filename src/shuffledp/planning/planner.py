@@ -39,6 +39,8 @@ _CACHED_RESULTS = 16
 class Limits:
     """Limits on the plans of a question, beside the target; None is no limit.
 
+    A histogram of two categories is planned as a count: the number of users is public, so that one number is enough.
+
     ``trust`` is ``shuffled``, ``augmented``, ``local`` or ``central``; ``honest_fraction`` is the fraction of users who
     follow the protocol. ``max_messages`` and ``max_bytes`` bound the expected number per user, ``max_local_epsilon``
     the epsilon that remains if the shuffler and the analyzer collude.
@@ -327,6 +329,8 @@ def plan(
     With ``releases``, the same question is asked that many times about the same users, and ``epsilon`` and ``delta``
     are those of all releases together. Errors, messages and bytes are those of one release.
 
+    A histogram of two categories is planned as a count: the number of users is public, so that one number is enough.
+
     ``trust`` is ``shuffled``, ``augmented``, ``local`` or ``central``; ``honest_fraction`` is the fraction of users who
     follow the protocol; ``max_messages`` and ``max_bytes`` bound the expected number per user, ``max_local_epsilon``
     the epsilon that remains if the shuffler and the analyzer collude. ``confidence`` is that of the predicted maximum
@@ -344,7 +348,8 @@ def plan(
     check_users(question.users, honest_fraction)
     check_confidence(confidence)
     check_releases(releases)
-    return _plans(question, epsilon, delta, limits, confidence, releases)
+    plans = _plans(question.planned, epsilon, delta, limits, confidence, releases)
+    return plans if plans.question is question else replace(plans, question=question)
 
 
 @lru_cache(maxsize=_CACHED_RESULTS, typed=True)

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
-from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval, Strings
+from shuffledp.domain import DEFAULT_BINS, Bins, Categories, Interval, Numbered, Strings
 from shuffledp.errors import DomainError
+from shuffledp.protocols.count.protocol import CountProtocol
 from shuffledp.protocols.protocol import Protocol
 
 MAX_CATEGORIES = 1 << 31
 """Maximum number of categories of a histogram, whose counts are all held in memory."""
 
 
+class _AsAsked:
+    """A question that is planned as it is asked."""
+
+    @property
+    def planned(self) -> Self:
+        """The question whose protocols are compared: this one."""
+        return self
+
+
 @dataclass(frozen=True)
-class Count:
+class Count(_AsAsked):
     """The question how many of ``users`` users hold a 1.
 
     >>> sdp.Count(users=10_000).users
@@ -45,7 +55,8 @@ class Count:
 class Histogram:
     """The question how many of ``users`` users hold each category.
 
-    The domain is public: give the ``categories``, or ``domain_size`` for categories that are numbered from 0.
+    The domain is public: give the ``categories``, or ``domain_size`` for categories that are numbered from 0. Two
+    categories are planned as a count, unless ``both_counted`` is set.
 
     >>> sdp.Histogram(users=10_000, categories=["bus", "bike", "car"]).domain_size
     3
@@ -57,6 +68,8 @@ class Histogram:
     users: int
     domain_size: int | None = None
     categories: Sequence[str] | Categories | None = None
+    both_counted: bool = False
+    """Whether two categories are counted separately, as in a collection, instead of planning a count."""
 
     def __post_init__(self) -> None:
         if self.categories is not None and not isinstance(self.categories, Categories):
@@ -83,13 +96,40 @@ class Histogram:
         """The protocol as it answers this question."""
         return protocol
 
+    @property
+    def planned(self) -> Histogram:
+        """The question whose protocols are compared: for two categories a count, which has half the error."""
+        if self.domain_size != 2 or self.both_counted:
+            return self
+        return CountedHistogram(self.users, self.domain_size, self.categories)
+
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
         return {"kind": self.name, "users": self.users, "domain_size": self.domain_size}
 
 
 @dataclass(frozen=True)
-class Sum:
+class CountedHistogram(Histogram):
+    """The question how many of ``users`` users hold each of two categories, answered by protocols for a count.
+
+    >>> sdp.plan(sdp.Histogram(users=10_000, categories=["no", "yes"]), epsilon=1.0, delta=1e-6).best.question
+    'count'
+    """
+
+    question: ClassVar[str] = "count"
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of ``calibrate`` that follow from the question."""
+        return {"users": self.users}
+
+    def answered_by(self, protocol: Protocol) -> Protocol:
+        """The protocol, with estimates of both categories."""
+        assert isinstance(protocol, CountProtocol)  # noqa: S101 - by its question
+        return protocol.of_two_categories(self.categories if isinstance(self.categories, Categories) else Numbered(2))
+
+
+@dataclass(frozen=True)
+class Sum(_AsAsked):
     """The question what the numbers of ``users`` users add up to, each from ``lower`` to ``upper``.
 
     The bounds are public; ``whole`` says that all numbers are integers.
@@ -146,7 +186,7 @@ class Mean(Sum):
 
 
 @dataclass(frozen=True)
-class Quantiles:
+class Quantiles(_AsAsked):
     """What are the median and other quantiles of the users' numbers, each between two public bounds?
 
     ``users`` is the number of users, ``lower`` and ``upper`` are the bounds, ``bins`` is the number of bins of equal
@@ -187,7 +227,7 @@ class Quantiles:
 
 
 @dataclass(frozen=True)
-class FrequentStrings:
+class FrequentStrings(_AsAsked):
     """Which strings do many users hold, when nobody can list them in advance?
 
     ``users`` is the number of users, ``domain`` the alphabet and the maximum length.
@@ -221,3 +261,8 @@ class FrequentStrings:
 
 
 Question = Count | Histogram | Sum | Quantiles | FrequentStrings
+
+
+def as_collected(question: Question) -> Question:
+    """The question as a task asks it: devices know both categories by name, so both are counted."""
+    return replace(question, both_counted=True) if isinstance(question, Histogram) else question

@@ -89,9 +89,9 @@ def choose_within(
                 f"There is no estimator {estimator!r} of {candidate.protocol.name}, the best protocol, which has "
                 f"{', '.join(candidate.protocol.estimators)}. Choose one of these, or name a protocol."
             )
-        kind = find(question.question, candidate.protocol.name)
+        kind = find(candidate.protocol.question, candidate.protocol.name)
         try:
-            return _calibrated(question, budget, allowance, kind, candidate.calibration, **candidate.setting)
+            return _calibrated(question.planned, budget, allowance, kind, candidate.calibration, **candidate.setting)
         except (InfeasibleError, ConditionError) as error:
             failure = failure or error
     assert failure is not None  # noqa: S101 - there is at least one plan

@@ -180,9 +180,11 @@ class _Chooser:
         if self.protocol == BEST and _LEAST_USERS <= coarse < question.users:
             best = self._best(replace(question, users=coarse))
             if best is not None and (self.estimator is None or self.estimator in best.protocol.estimators):
-                kind = find(question.question, best.protocol.name)
-                settings = question.settings() | dict(best.setting)
-                return question.answered_by(kind.calibrate(**settings, **self._target, calibration=best.calibration))
+                kind = find(best.protocol.question, best.protocol.name)
+                settings = question.planned.settings() | dict(best.setting)
+                return question.planned.answered_by(
+                    kind.calibrate(**settings, **self._target, calibration=best.calibration)
+                )
         choice: dict[str, Any] = {"protocol": self.protocol, "trust": self.trust, "calibration": self.calibration}
         return choose_protocol(question, **self._target, **choice, estimator=self.estimator)
 

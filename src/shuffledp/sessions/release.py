@@ -8,6 +8,7 @@ from shuffledp.checks import check_target, check_users
 from shuffledp.errors import ParameterError
 from shuffledp.estimate import Estimate
 from shuffledp.planning import Question, plan
+from shuffledp.planning.question import as_collected
 from shuffledp.protocols.protocol import Protocol, check_estimator
 from shuffledp.protocols.registry import PROTOCOLS, find
 from shuffledp.randomness import SYSTEM, RandomSource
@@ -75,6 +76,8 @@ def choose_protocol(
         kind = find(question.question, protocol)
         return question.answered_by(kind.calibrate(**question.settings(), **target, calibration=calibration))
     best = plan(question, **target, trust=trust).best
+    if estimator is not None and estimator not in best.estimators and best.question != question.question:
+        best = plan(as_collected(question), **target, trust=trust).best  # has further estimators
     if estimator is not None and estimator not in best.estimators:
         raise ParameterError(
             f"There is no estimator {estimator!r} of {best.name}, the best protocol, which has "
