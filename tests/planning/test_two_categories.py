@@ -98,3 +98,17 @@ def test_refusals():
         count.of_two_categories(sdp.Categories.of(["a", "b", "c"]))
     with pytest.raises(ParameterError, match="cannot answer"):
         count.answering("mean")
+
+
+@pytest.mark.parametrize("trust", ["shuffled", "local"])
+def test_a_single_category_is_exact_and_reveals_nothing(trust):
+    """There is nothing to hide: the number of users is public."""
+    best = sdp.plan(sdp.Histogram(users=500, categories=["all"]), **TARGET, trust=trust)[0]
+    assert (best.expected.rmse, best.expected.max_error) == (0, 0)
+    estimate = best.protocol.run(["all"] * 500)
+    assert (estimate.counts.tolist(), estimate.standard_errors.tolist()) == ([500], [0])
+    assert estimate.interval(0.99).tolist() == [[500, 500]]
+    assert (estimate.guarantee.epsilon, estimate.guarantee.delta) == (0, 0)
+    two = best.protocol.calibrate(users=500, domain_size=2, **TARGET)  # the rule must not apply here
+    assert two.guarantee.epsilon == 1
+    assert two.expected_error().rmse > 0

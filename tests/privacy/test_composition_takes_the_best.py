@@ -4,6 +4,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import mpmath
 import pytest
 
 import shuffledp.privacy.composition as composition
@@ -180,3 +181,33 @@ def test_the_guarantee_of_releases_says_its_least_delta():
     curve = SampleAndThreshold(Dyadic.of(0.5), 5)
     guarantee = Guarantee(epsilon=1.0, delta=0.1, users=10, honest_users=1, curve=curve, theorem="none")
     assert guarantee.least_delta == curve.delta_at(700.0)
+
+
+def test_two_counts_of_flipped_bits_are_close_to_the_worst_data():
+    """If all others hold 0 and one user changes from 1 to 0 in both releases: never below that, and within 0.5 %."""
+    users = 300
+    guarantee = CheuCount.calibrate(users=users, epsilon=1.0, delta=1e-6).guarantee
+    flip = guarantee.curve.flip.fraction
+    with mpmath.workdps(40):
+        p = mpmath.mpf(flip.numerator) / flip.denominator
+        others = [mpmath.binomial(users - 1, k) * p**k * (1 - p) ** (users - 1 - k) for k in range(81)]
+        zero = [a * (1 - p) + b * p for a, b in zip(others, [0, *others], strict=False)]
+        one = [a * p + b * (1 - p) for a, b in zip(others, [0, *others], strict=False)]
+        twice = guarantee.after(2).epsilon
+        exact = {}
+        for epsilon in (0.995 * twice, twice):
+            growth = mpmath.exp(epsilon)
+            terms = (
+                a * b - growth * c * d for (a, c), (b, d) in itertools.product(zip(zero, one, strict=True), repeat=2)
+            )
+            exact[epsilon] = mpmath.fsum(term for term in terms if term > 0)
+    assert exact[twice] <= 1e-6 < exact[0.995 * twice]
+
+
+def test_releases_without_an_epsilon_at_their_delta_have_one_at_more():
+    """Twelve releases at (1, 1e-8): (12, 1.2e-7) by basic composition."""
+    guarantee = split_and_mix(100).curve
+    twelve = compose(guarantee, 12)
+    assert least_epsilon(twelve, 1e-8) == math.inf
+    assert 1e-8 < least_delta(twelve) < 1.2e-7
+    assert least_epsilon(twelve, 1.2e-7) <= 12

@@ -263,4 +263,4 @@ def test_bad_input():
         protocol.estimate(Tally(np.array([2, 3, 0]), 5, released=True))
     with pytest.raises(ParameterError, match="more than the claimed"):
         SampleAndThresholdHistogram(Target(5, 0.5, 1e-6), Dyadic(1, 2), 3, 3).guarantee  # noqa: B018
-    assert tenth(users=2, domain_size=1).run([0, 0]).counts.tolist() == [0.0]
+    assert tenth(users=2, domain_size=1).run([0, 0]).counts.tolist() == [2.0]  # public

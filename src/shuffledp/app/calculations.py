@@ -49,7 +49,7 @@ def _described(query: Query, result: Plan | Rejection) -> Candidate:
     if isinstance(result, Rejection):
         return Candidate(result, result.to_json())
     # without its cached tables, which may have megabytes
-    lean = replace(result, protocol=query.asked.answered_by(replace(result.protocol)))
+    lean = replace(result, protocol=query.asked.planned.answered_by(replace(result.protocol)))
     return Candidate(lean, result.to_json(), tuple(amounts_of(result)), result.composed.statement())
 
 
@@ -63,7 +63,7 @@ def _results(query: Query, name: str) -> list[Plan | Rejection]:
         limits = Limits(query.trust, query.honest_fraction)
         _PLANS[key] = list(
             candidates(
-                query.asked,
+                query.asked.planned,
                 query.epsilon,
                 query.delta,
                 limits,
@@ -88,7 +88,9 @@ def _plan(query: Query, name: str, variant: str) -> Plan:
 def collect(query: Query, name: str, variant: str) -> Collected | str:
     """The plan in a collection, as ``task create`` makes it; or why there is none."""
     plan = _plan(query, name, variant)
-    return collection_cost(plan, query.asked, delta=query.task_delta(plan), honest_fraction=query.honest_fraction)
+    return collection_cost(
+        plan, query.asked.planned, delta=query.task_delta(plan), honest_fraction=query.honest_fraction
+    )
 
 
 def account(query: Query, name: str, variant: str) -> list[tuple[int, float]]:

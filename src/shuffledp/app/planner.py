@@ -211,7 +211,7 @@ def account_document(curve: list[tuple[int, float]]) -> dict[str, Any]:
 
 
 def _names(query: Query) -> list[str]:
-    return list(PROTOCOLS[query.asked.question])
+    return list(PROTOCOLS[query.asked.planned.question])
 
 
 def _limited(candidate: Candidate, query: Query) -> Candidate:
@@ -229,7 +229,7 @@ def _limited(candidate: Candidate, query: Query) -> Candidate:
 
 def _ranked(query: Query, candidates: list[Candidate]) -> Plans:
     results = [candidate.result for candidate in candidates]
-    return ranked(query.asked, query.epsilon, query.delta, query.limits, results, releases=query.releases)
+    return ranked(query.asked.planned, query.epsilon, query.delta, query.limits, results, releases=query.releases)
 
 
 def _event(candidate: Candidate) -> dict[str, Any]:

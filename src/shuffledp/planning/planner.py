@@ -349,7 +349,7 @@ def plan(
     check_confidence(confidence)
     check_releases(releases)
     plans = _plans(question.planned, epsilon, delta, limits, confidence, releases)
-    return plans if plans.question is question else replace(plans, question=question)
+    return plans if plans.question == question else replace(plans, question=question)
 
 
 @lru_cache(maxsize=_CACHED_RESULTS, typed=True)
@@ -483,7 +483,12 @@ def _variant(calibration: str, setting: Mapping[str, Any]) -> str:
 
 
 def _ranked(plans: list[Plan]) -> list[Plan]:
-    return sorted(plans, key=lambda plan: (plan.expected.rmse, plan.cost.bytes_per_user))
+    """By error; of those without one, which reveals nothing comes first, and then by communication."""
+    return sorted(plans, key=lambda plan: (plan.expected.rmse, _reveals(plan), plan.cost.bytes_per_user))
+
+
+def _reveals(plan: Plan) -> bool:
+    return plan.expected.rmse > 0 or plan.protocol.guarantee.epsilon > 0
 
 
 def _explained(question: Question, feasible: list[Plan], references: list[Plan]) -> tuple[Plan, ...]:

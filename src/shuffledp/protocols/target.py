@@ -80,7 +80,7 @@ class Target:
                 claimed=self.epsilon,
             )
         return Guarantee(
-            epsilon=self.epsilon,
+            epsilon=0.0 if local_epsilon == 0 else self.epsilon,
             delta=self.delta,
             users=self.users,
             honest_users=1,
@@ -93,7 +93,10 @@ class Target:
     def guarantee(
         self, curve: PrivacyCurve, *, theorem: str, local_epsilon: float = math.inf, trust: str = "shuffled"
     ) -> Guarantee:
-        """The guarantee with this curve; ParameterError if the target does not hold."""
+        """The guarantee with this curve; ParameterError if the target does not hold.
+
+        If reports do not depend on values at all (a local epsilon of 0), epsilon and delta are 0.
+        """
         achieved = curve.delta_at(self.epsilon)
         if not achieved <= self.delta:
             raise ParameterError(
@@ -102,9 +105,10 @@ class Target:
                 achieved=achieved,
                 claimed=self.delta,
             )
+        reveals_nothing = local_epsilon == 0 and curve.delta_at(0.0) == 0
         return Guarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
+            epsilon=0.0 if reveals_nothing else self.epsilon,
+            delta=0.0 if reveals_nothing else self.delta,
             users=self.users,
             honest_users=1 if trust in ("central", "augmented") else self.honest_users,  # other users add no noise
             curve=curve,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.checks import check_confidence
 from shuffledp.domain import Categories, Numbered
 from shuffledp.errors import DomainError, ParameterError
 from shuffledp.estimate import HistogramEstimate
@@ -135,6 +136,8 @@ class HistogramProtocol(CountingProtocol[HistogramEstimate]):
 
     def analysis_by(self, estimator: str, users: int) -> Analysis:
         """The analysis for one estimator: unless it is ``projected``, the same for all."""
+        if self.domain_size == 1:
+            return OnlyCategory(users)
         analysis = self.analysis(users)
         if estimator != PROJECTED:
             return analysis
@@ -150,6 +153,38 @@ class HistogramProtocol(CountingProtocol[HistogramEstimate]):
     def chance_shown(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:  # noqa: ARG002
         """The probability of a positive estimate for these counts; only with ``exact_zeros``."""
         raise ParameterError(f"{self.name} also shows empty categories, so chance_shown is not defined.")
+
+
+@dataclass(frozen=True)
+class OnlyCategory:
+    """The analysis of a single category, which all users hold: their number is public, and there is no error."""
+
+    users: int
+
+    def estimate(self, observed: NDArray[Any], estimator: str) -> NDArray[np.float64]:  # noqa: ARG002
+        """The number of users."""
+        return np.array([float(self.users)])
+
+    def standard_errors(self, observed: NDArray[Any]) -> NDArray[np.float64]:  # noqa: ARG002
+        """None."""
+        return np.zeros(1)
+
+    def intervals(self, observed: NDArray[Any]) -> Callable[[float], NDArray[np.float64]]:  # noqa: ARG002
+        """The number of users, at every confidence."""
+        return self._interval
+
+    def _interval(self, confidence: float) -> NDArray[np.float64]:
+        check_confidence(confidence)
+        return np.full((1, 2), float(self.users))
+
+    def withheld_below(self, confidence: float) -> int | None:  # noqa: ARG002
+        """None: the number is not withheld."""
+        return None
+
+    def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:  # noqa: ARG002
+        """No error."""
+        check_confidence(confidence)
+        return ExpectedError(rmse=0.0, max_error=0.0, confidence=confidence)
 
 
 def check_categories(tally: Tally, categories: int) -> None:
