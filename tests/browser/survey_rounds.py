@@ -135,7 +135,7 @@ class Round:
         self.author = SigningKey.load(self.rehearsal.directory / "author.key")
 
     @classmethod
-    def prepare(cls, directory, *, version=1):
+    def prepare(cls, directory, *, version=1, hops=1):
         (port,) = free_ports(1)
         rehearsal = Rehearsal.prepare(
             directory,
@@ -147,6 +147,7 @@ class Round:
             description="How did you get to work today?",
             origins=[f"http://127.0.0.1:{port}"],
             version=version,
+            hops=hops,
         )
         return cls(rehearsal, RecordingProxy(rehearsal.shuffler_port), port)
 

@@ -106,9 +106,10 @@ def choose(page, label):
 
 
 @pytest.mark.slow
-def test_a_release_of_version_1(context, tmp_path):
+@pytest.mark.parametrize(("version", "hops"), [(1, 1), (2, 2)], ids=["version-1", "chain"])
+def test_other_releases_of_answers_from_the_page(context, tmp_path, version, hops):
     (tmp_path / "round").mkdir()
-    round_ = Round.prepare(tmp_path / "round")
+    round_ = Round.prepare(tmp_path / "round", version=version, hops=hops)
     try:
         with round_.rehearsal.servers():
             check_release(round_, context, tmp_path)
