@@ -44,7 +44,7 @@ class SeriesOptions:
         ),
     ]
     period: Annotated[str, typer.Option("--period", metavar="TIME", help="From one opening to the next: 1d, 7d, 4w.")]
-    open_for: Annotated[str, typer.Option("--open", metavar="TIME", help="How long each round is open: 6d, 12h.")]
+    open_for: Annotated[str, typer.Option("--open-for", metavar="TIME", help="How long each round is open: 6d, 12h.")]
     first_opens: Annotated[
         str,
         typer.Option("--first-opens", metavar="TIME", help="now, an ISO time with its zone, or 2h, 7d from now."),
@@ -100,7 +100,7 @@ def create_series(
     """Choose a protocol, calibrate its noise, and sign all rounds at once for devices and servers to derive.
 
     Example: shuffledp series create histogram --name Commuting --population city --domain bus,bike,car
-    --epsilon 1 --delta 1e-8 --users 1000 --rounds 52 --rounds-per-device 4 --period 7d --open 6d
+    --epsilon 1 --delta 1e-8 --users 1000 --rounds 52 --rounds-per-device 4 --period 7d --open-for 6d
     --author author.key --shuffler shuffler.key.pub --analyzer-keys analyzer-public --shuffler-keys shuffler-public
     --out series.json
     """
