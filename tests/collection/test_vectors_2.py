@@ -250,6 +250,16 @@ def test_a_round_with_the_key_of_another_is_seen(monkeypatch):
     assert [series.task(index).id.hex() for index in range(2)] != [each["id"] for each in case["tasks"][:2]]
 
 
+@pytest.mark.parametrize("key", ["analyzer", "shufflers", "series"])
+def test_keys_that_are_not_in_the_id_are_seen(monkeypatch, key):
+    """Otherwise whoever shows a device a key of their own gets reports that the servers accept."""
+    case = SERIES["good"][0]
+    series = authentic_series(case["content"].encode(), AUTHOR)
+    document = Task.to_document
+    monkeypatch.setattr(Task, "to_document", lambda self: {k: v for k, v in document(self).items() if k != key})
+    assert [series.task(index).id.hex() for index in range(2)] != [each["id"] for each in case["tasks"][:2]]
+
+
 def test_the_round_of_a_moment():
     series = authentic_series(SERIES["good"][0]["content"].encode(), AUTHOR)
     opens, second = series.first.opens, timedelta(seconds=1)

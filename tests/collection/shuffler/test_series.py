@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.store.interface import RoundState
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
 from shuffledp.collection.task.key_documents import sign_rotation
-from shuffledp.collection.task.series import Cancellation
+from shuffledp.collection.task.series import Cancellation, RoundKeys, Series
+from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
 from shuffledp.collection.wire.formats import ReportFormat
-from shuffledp.collection.wire.keys import SigningKey
+from shuffledp.collection.wire.keys import SealingKey, SigningKey
 from shuffledp.errors import RefusedError
 from shuffledp.pages.rendering import render_page
 
@@ -236,3 +238,27 @@ def test_400_rounds_are_served_one_at_a_time(place, serve, keys, make_series):
     started = time.process_time()
     here.shuffler.tasks.refresh(lambda _: None)
     assert time.process_time() - started < 5
+
+
+def test_the_second_shuffler_of_a_chain(place, make_series):
+    """It derives the same tasks, takes no reports, and expects the batch of the first, also days after the end."""
+    first = SigningKey.create()
+    single, _, _ = make_series(rounds=3, period=4 * 3600, shuffler=place.key)
+    keys = tuple(
+        RoundKeys(each.analyzer, (SealingKey.create().public, SealingKey.create().public)) for each in single.keys
+    )
+    hops = (ShufflerKeys(first.public, keys[0].shufflers[0]), ShufflerKeys(place.key.public, keys[0].shufflers[1]))
+    made = Series(replace(single.first, wire=WireVersion2(hops)), 4 * 3600, keys, 2)
+    publish(place, "series", made.signed(place.author))
+    tasks = ShufflerTasks(place.folder / "tasks", [place.author.public], place.key.public)
+    for hours, served in ((0, {0}), (5, {0, 1}), (5 * 24, {0, 1, 2}), (30 * 24, set())):
+        tasks = ShufflerTasks(place.folder / "tasks", [place.author.public], place.key.public)
+        tasks.clock = lambda ahead=hours: time.time() + 3600 * ahead
+        tasks.load()
+        expected = {index for index in range(3) if tasks.expected(made.task(index).id) is not None}
+        assert expected == served
+        assert all(tasks.get(made.task(index).id.hex()) is None for index in range(3))
+        assert {tasks.round_key(made.task(index)) for index in range(3)} == {each.shufflers[1] for each in keys}
+    other = ShufflerTasks(place.folder / "tasks", [place.author.public], SigningKey.create().public)
+    other.load()
+    assert "is for the shuffler's key" in str(other.refused[0])

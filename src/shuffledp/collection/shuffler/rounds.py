@@ -34,6 +34,7 @@ from shuffledp.collection.shuffler.store.interface import (
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds
 from shuffledp.collection.wire.keys import ExpiredKeyError
+from shuffledp.collection.wire.times import time_to
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
 
 _LONGEST_PAUSE_SECONDS = 300.0
@@ -189,7 +190,12 @@ class RoundScheduler:
 
     def _check_new_keys(self, served: ServedTask, rounds: Collection[bytes]) -> None:
         """Refuse to open a round that could not be mixed later: a key is missing, expires, or is another round's."""
-        self._round_shuffler.key.check_unexpired(served.task.closes)
+        signing, closes = self._round_shuffler.key, served.task.closes
+        if signing.expires is not None and signing.expires <= closes:
+            raise KeylessError(
+                f"The signing key {signing.public.id} expires at {time_to(signing.expires)}, and the round closes at "
+                f"{time_to(closes)}: name a key in the task that lives longer."
+            )
         round_key = served.round_key
         if round_key is None:
             return
