@@ -57,7 +57,7 @@ def test_a_report_is_accepted_once_across_both(place, pair, until):
     shuffled = [process for process in both if process.event("shuffled", task=name)]
     assert len(delivered) == len(shuffled) == 1
     left = {each.name for name in ("work-1", "work-2") for each in (place.folder / name).iterdir()}
-    assert left == {".clock", ".lock"}
+    assert left == {".clock", ".lock", ".received", ".traps"}
 
 
 def test_one_is_killed_with_the_batch_and_delivers_it_later(place, pair, start, until):

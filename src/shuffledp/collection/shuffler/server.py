@@ -29,7 +29,7 @@ from shuffledp.collection.shuffler.settings import ShufflerSettings
 from shuffledp.collection.shuffler.shuffling import RoundShuffler
 from shuffledp.collection.shuffler.store import check_store, is_shared, open_store
 from shuffledp.collection.shuffler.store.interface import Store, UnreachableStoreError
-from shuffledp.collection.shuffler.tasks import ShufflerTasks
+from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.shuffler.traps import TrapDirectory
 from shuffledp.collection.transport.connection import backoff_seconds, tls_context
 from shuffledp.collection.wire.key_command import KeyReader
@@ -100,7 +100,7 @@ class Shuffler(Server):
             self.clock,
         )
         self.tasks.keep_copies()
-        self.tasks.resume(self.store.rounds(), self.clock)
+        self.tasks.resume(self.store.rounds(), self.clock, _admit_with_tokens(settings))
         self.scheduler.open_rounds()
 
     def _mixing(self, key: SigningKey, tick: float) -> tuple[RoundShuffler, RoundScheduler]:
@@ -174,9 +174,19 @@ def check_shuffler(settings: ShufflerSettings) -> tuple[SigningKey | VerifyingKe
         tasks.load()
     else:
         check_directory(settings.enrolment, writable=False)
-        tokens = TokenDirectory(settings.enrolment)
-        tasks.load(lambda served: tokens.load_new(served.name, lambda _: None))
+        tasks.load(_admit_with_tokens(settings))
     return key, tasks
+
+
+def _admit_with_tokens(settings: ShufflerSettings) -> Callable[[ServedTask], None]:
+    """A function that raises a DataError if the list of tokens of a task is not valid; nothing is stored."""
+    tokens = None if settings.enrolment is None else TokenDirectory(settings.enrolment)
+
+    def admit(served: ServedTask) -> None:
+        if tokens is not None and served.hop == 0:
+            tokens.load_new(served.name, lambda _: None)
+
+    return admit
 
 
 def _admissions(settings: ShufflerSettings, tokens: TokenDirectory | None) -> Admissions:

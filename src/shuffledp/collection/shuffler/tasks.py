@@ -110,11 +110,19 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         served = self.find(task_id.hex())
         return ExpectedBatch(served.task, served.hop - 1) if served is not None and served.hop > 0 else None
 
-    def resume(self, stored: Collection[bytes], clock: Callable[[], float]) -> None:
-        """Also serve the rounds of series that are in the store, also if their time is over; at the start."""
+    def resume(
+        self,
+        stored: Collection[bytes],
+        clock: Callable[[], float],
+        admit: Callable[[ServedTask], None] = lambda _: None,
+    ) -> None:
+        """Also serve the rounds of series that are in the store, also if their time is over; at the start.
+
+        ``admit`` raises a ShuffledpError for tasks that wait for something else.
+        """
         self._stored, self.clock = frozenset(stored), clock
         self._add_due_rounds()
-        self._admit_waiting(lambda _: None)
+        self._admit_waiting(admit)
 
     def is_cancelled(self, task: Task) -> bool:
         """Whether a task is a round of a series that was cancelled."""
