@@ -63,7 +63,9 @@ class TestCommandLine:
         assert status == 0, err
         assert "n" in out
 
-    @pytest.mark.parametrize("session", ["", "complete = true\n", 'user = "person"\n'])
+    @pytest.mark.parametrize(
+        "session", [pytest.param("", marks=pytest.mark.slow), "complete = true\n", 'user = "person"\n']
+    )
     def test_several_questions_under_one_budget(self, shuffledp, survey, tmp_path, session):
         plan = tmp_path / "questions.toml"
         questions = (

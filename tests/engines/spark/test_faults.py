@@ -50,7 +50,7 @@ def flaky(protocol, marks: Path, attempts: int):
     return Flaky(**{field.name: getattr(protocol, field.name) for field in dataclasses.fields(protocol) if field.init})
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("adaptive", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_attempts_that_fail_after_randomizing_leave_one_report_per_user(spark, protocol, tmp_path, adaptive):
     """The planted fault: messages that a task writes itself, so that those of failed attempts stay."""
     frame = spark.createDataFrame([(each,) for each in "abc" * 200], "value string").repartition(3)

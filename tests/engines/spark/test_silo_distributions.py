@@ -62,7 +62,7 @@ def order_table(spark, monkeypatch, *, labels: int = 2, sorted_labels: bool = Fa
     return table
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("adaptive", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_all_orders_of_four_messages_in_two_partitions_are_equally_likely(spark, monkeypatch, adaptive):
     """Sample size 1200, alpha 1e-6, over all 24 orders."""
     spark.conf.set("spark.sql.adaptive.enabled", adaptive)
