@@ -71,12 +71,34 @@ def population(name, spent, *, fits, after, following):
     }
 
 
-def shuffler(*rounds, ready=True, free=61e9, refused=(), answers=None, offset=0.0):
+def series(number, **changes):
+    return {
+        "series": f"{number:064x}",
+        "name": f"Commuting every week {number}",
+        "population": "residents of the city",
+        "author": "0123456789abcdef",
+        "rounds": 52,
+        "rounds_per_device": 12,
+        "first_opens": NOW.isoformat(timespec="seconds"),
+        "last_closes": (NOW + timedelta(days=364)).isoformat(timespec="seconds"),
+        "round": 7,
+        "task": f"{1:064x}",
+        "cancelled_from": None,
+        "missing_keys": 0,
+    } | changes
+
+
+SERIES = [series(1), series(2, round=None)]
+SERIES_WITH_ALERTS = [series(1, missing_keys=44), series(2, name=LONG, cancelled_from=9, population=RIGHT_TO_LEFT)]
+
+
+def shuffler(*rounds, ready=True, free=61e9, refused=(), answers=None, offset=0.0, series=()):
     document = {
         "key": "k",
         "store": {"kind": "sqlite", "free_bytes": free},
         "refused_tasks": list(refused),
         "rounds": list(rounds),
+        "series": list(series),
         "answers": answers or {},
         "refusals": {"token-spent": 2, "full": 12_345} if answers else {},
         "rate": {"limit": None, "waiting": 0},
@@ -85,12 +107,13 @@ def shuffler(*rounds, ready=True, free=61e9, refused=(), answers=None, offset=0.
     return whole("shuffler", document, shuffler_alerts, ready=ready)
 
 
-def analyzer(*rounds, populations=(), ready=True, free=61e9, refused=()):
+def analyzer(*rounds, populations=(), ready=True, free=61e9, refused=(), series=()):
     document = {
         "keys": ["k"],
         "store": {"free_bytes": free},
         "refused_tasks": list(refused),
         "rounds": list(rounds),
+        "series": list(series),
         "populations": list(populations),
     }
     return whole("analyzer", document, analyzer_alerts, ready=ready)
@@ -111,6 +134,7 @@ CASES = {
         shuffler_round(4, "closed", 9_999, name=RIGHT_TO_LEFT),
         *(shuffler_round(number, "delivered", 2000, predicted_error=None) for number in range(5, 9)),
         answers={"201": 1_234_567, "200": 9},
+        series=SERIES,
     ),
     "shuffler-alerts": shuffler(
         shuffler_round(1, "collecting", 120, projected_reports=240),
@@ -123,6 +147,7 @@ CASES = {
         refused=[REFUSED],
         answers={"201": 5, "500": 1},
         offset=-90.0,
+        series=SERIES_WITH_ALERTS,
     ),
     "shuffler-unreadable": DataError("The store cannot be read: the disk is full."),
     "analyzer-empty": analyzer(),
@@ -135,6 +160,7 @@ CASES = {
             for number in range(4, 7)
         ),
         populations=[population("residents of the city", 1.02, fits=True, after=1.87, following=3)],
+        series=SERIES,
     ),
     "analyzer-alerts": analyzer(
         analyzer_round(1, "complete", name=None, population=None, messages=900),
@@ -148,6 +174,7 @@ CASES = {
         ],
         free=1e8,
         refused=[REFUSED],
+        series=SERIES_WITH_ALERTS,
     ),
     "analyzer-unreadable": DataError("The ledger cannot be read: permission denied."),
 }
