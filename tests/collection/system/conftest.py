@@ -113,6 +113,11 @@ def new_augmented_chain_round(_begun):
 
 
 @pytest.fixture
+def new_shared_carrier_round(_begun, database):
+    return lambda: _begun(_rounds.SharedCarrierRound, address=database.new(f"round_{next(_NUMBERS)}"))
+
+
+@pytest.fixture
 def new_enrolled_round(_begun):
     return lambda: _begun(_rounds.EnrolledRound)
 

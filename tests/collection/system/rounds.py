@@ -524,6 +524,10 @@ class SharedRound(Round):
             assert {name for (name,) in tables} == {"checks", "layout", "rounds"}, f"tables: {tables}"
 
 
+class SharedCarrierRound(SharedRound, CarrierRound):
+    """A round with carriers of two shufflers on one PostgreSQL database."""
+
+
 class RoleRound(SharedRound):
     """A round of wire version 2 with two processes that receive reports without any key, and one that mixes."""
 

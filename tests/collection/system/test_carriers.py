@@ -92,6 +92,18 @@ def test_nothing_is_lost_or_counted_twice(new_carrier_round, schedules, rounds):
     print(f"{rounds} schedules, {kills.total()} kills: {dict(kills)}")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [pytest.param(6, id=f"many-{i}") for i in range(4)])
+def test_nothing_is_lost_on_a_shared_database(new_shared_carrier_round, schedules, rounds):
+    """Two shufflers on PostgreSQL, which has both lengths in one table."""
+    names = ("analyzer", "shuffler-1", "shuffler-2")
+    kills: Counter = Counter()
+    for _ in range(rounds):
+        fates = {each: schedules.random_fates(each, most_kills=3) for each in names}
+        kills += schedules.play(new_shared_carrier_round(), fates)
+    assert kills.total() >= rounds - 1
+
+
 def delivered(here, until, fault=""):
     """The manifest and, by message, its position in the batch."""
     analyzer, shuffler = here.start("analyzer", fault=NEVER_RELEASE), here.start("shuffler", fault=fault)
