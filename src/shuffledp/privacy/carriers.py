@@ -44,6 +44,7 @@ _MAX_CAP = 1 << 16
 _DECADES, _PER_DECADE = 6, 16
 """Probabilities that are tried: from 1 down to 10^-6, of two digits."""
 _UP = 1 + 1e-9
+_TINIEST = 5e-324
 
 
 @dataclass(frozen=True)
@@ -157,12 +158,12 @@ def shortage(honest_users: int, probability: Dyadic, honest_carriers: int) -> fl
     """Upper bound on the probability that fewer than ``honest_carriers`` of the honest users are carriers."""
     if honest_carriers > honest_users:
         return 1.0
-    if probability.numerator == 1 << probability.bits:
+    if honest_carriers < 1 or probability.numerator == 1 << probability.bits:
         return 0.0
     distribution = Binomial(honest_users, probability)
     tail = float(distribution.lower_tail(honest_carriers - 1))
     error = float(distribution.tail_error(honest_carriers - 1))
-    return as_delta(tail * (1 + error) * _UP)
+    return max(as_delta(tail * (1 + error) * _UP), _TINIEST)  # it is not 0, though it may be too small for a float
 
 
 def most_honest_carriers(honest_users: int, probability: Dyadic, risk: float) -> int:

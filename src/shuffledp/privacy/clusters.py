@@ -115,6 +115,10 @@ class PairClusters:
         Chernoff's bound: Pr[F >= n] <= E[e^(t F)] e^(-t n) for every t > 0.
         """
         sizes, rates = self._arrays
+        if ratio == 1:
+            raise InfeasibleError(
+                "Noise of a ratio near 1 has too many likely outcomes; use a smaller ratio.", ratio=ratio
+            )
         tilts = _TILTS / sizes[-1]
         if ratio > 0:  # e^t ratio must be below 1
             limit = -math.log(ratio)

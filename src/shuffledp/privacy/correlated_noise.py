@@ -137,6 +137,10 @@ def pair_of_geometric_noise(ratio: Dyadic, masses: Floats, left_out: float, view
     ``signed``: for u > v it is W(v) / (a^2 W(v - 1)), for u < v the inverse, and 1 on the diagonal.
     """
     a = float(ratio)
+    if a * a == 1:
+        raise InfeasibleError(
+            f"Noise of ratio {ratio} has too many outcomes that matter; use a smaller ratio.", ratio=ratio
+        )
     more = math.ceil(math.log(cut / 1e3) / math.log(a * a)) + 1
     if len(masses) + more > _MAX_OUTCOMES:
         raise InfeasibleError(

@@ -123,13 +123,13 @@ def _errors_of_rounds(protocol: HistogramProtocol, goal: Goal, settings: Setting
     """
     values = np.arange(goal.users) % goal.categories
     counts = protocol.summary(values)
-    rounds = math.ceil(settings.pick(2_000, 4_000) / goal.categories)
+    rounds = math.ceil(settings.pick(2_000, 12_000) / goal.categories)
     few = goal.users <= FEW_USERS
     if settings.quick:
         rounds = min(rounds, 8 if few else rounds)
         tallies = (protocol.sample_tally(counts, source=settings.source) for _ in range(20 * rounds if few else rounds))
     else:
-        rounds = min(rounds, 60 if few else rounds)
+        rounds = min(rounds, 200 if few else rounds)
         tallies = (message_tally(protocol, values, settings.source) for _ in range(rounds))
     return np.stack([protocol.estimate(tally).counts - counts for tally in tallies])
 
