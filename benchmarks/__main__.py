@@ -36,6 +36,7 @@ _SUBJECTS = (
     "web_client",
     "ingest",
     "outer_seal",
+    "hop",
 )
 _WITH_SPARK = ("spark", "spark_mixing")
 """Measured only by name, in the environment of ``make test-spark``."""
