@@ -17,6 +17,7 @@ from vector_files.augmented import augmented_file
 from vector_files.batch import batch_file
 from vector_files.budget import budget_file
 from vector_files.carriers import carrier_file
+from vector_files.chain import chain_file
 from vector_files.clusters import cluster_file
 from vector_files.key_documents import keys_file
 from vector_files.randomizers import randomizer_file
@@ -45,6 +46,7 @@ def vectors() -> dict[str, bytes]:
         "v2/token": token_file(),
         "v2/keys": keys_file(),
         "v2/augmented": augmented_file(),
+        "v2/chain": chain_file(),
         "v2/budget": budget_file(),
         "v2/carriers": carrier_file(),
     }
