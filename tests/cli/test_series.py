@@ -19,7 +19,8 @@ def keys(shuffledp):
 def create(shuffledp, *more, out="series.json", rounds=4, per_device=2, period="7d", open_for="6d"):
     return shuffledp(
         "series", "create", "histogram", "--name", "Weekly", "--population", "city", "--domain", "bus,bike,car",
-        "--epsilon", 1, "--delta", "1e-8", "--users", 1000, "--protocol", "k-rr", "--rounds", rounds, "--rounds-per-device", per_device,
+        "--epsilon", 1, "--delta", "1e-8", "--users", 1000, "--protocol", "k-rr",
+        "--rounds", rounds, "--rounds-per-device", per_device,
         "--period", period, "--open-for", open_for, "--author", "author.key", "--shuffler", "shuffler.key.pub",
         "--analyzer-keys", "analyzer-public", "--shuffler-keys", "hop-public", "--out", out, *more,
     )  # fmt: skip
