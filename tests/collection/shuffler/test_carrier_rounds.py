@@ -95,7 +95,7 @@ def test_carriers_are_counted_and_everything_is_mixed(place, serve, keys, form, 
     assert manifest.messages == MAXIMUM - 2 + carriers * (form.carrier_messages - 1)
     assert Counter(place.analyzer.messages(name)) == Counter(message for _, each in reports for message in each)
     assert logged["shuffled"]["carriers"] == carriers
-    assert f"shuffledp_shuffler_carriers_total {carriers}.0" in here.get("/metrics").text
+    until(lambda: f"shuffledp_shuffler_carriers_total {carriers}.0" in here.get("/metrics").text)
     assert not list(keys.glob("*.key"))
 
 
