@@ -11,7 +11,8 @@ sees a function of independent numbers of copies, some of which are shifted, and
 "-1". Of these, D = U+ - U- and M = min(U+, U-) are independent; D is discrete Laplace and is shifted by j - i, and M is
 shifted by between n_+(j) - n_+(i) and n_-(i) - n_-(j), depending on D. At depth h of the halving at most two atoms are
 shifted, by 2^h copies in total. The numbers of copies are log-concave, so larger shifts are worse. Hence the privacy
-loss is at most that of the product, over all depths, of the worst shifts up (for j) and down (for i).
+loss is at most that of the product of D, shifted by as much as there are levels, of the worst shift of M, and over all
+depths of the worst shifts up (for j) and down (for i).
 """
 
 from __future__ import annotations
@@ -40,20 +41,23 @@ from shuffledp.privacy.almost_central.losses import Losses, negative_binomial_lo
 from shuffledp.privacy.correlated_noise import flooding_of_theorem_13
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
 from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
+from shuffledp.privacy.loss_grid import on_grid
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
 
 CERTIFIED_DOWN_TO = 1e-11
 _MAX_CELLS = 2000  # grid cells of the privacy loss of one atom, on either side of 0
+_MAX_STAYING_CELLS = 20_000  # of the noise that stays in the sum
 _CELLS_PER_STEP = 12
 _CELLS_IN_SEARCH = 5
 _ROUNDING = 5e-13  # rounding error of the Fourier transforms, added to delta
-_SPARE_PER_EPSILON = 2.0  # relative to the epsilon of atoms; with 1, a sixth more messages are needed
+_SPARE_PER_EPSILON = 3.0  # relative to the epsilon of atoms; with 1, a sixth more messages are needed
 _FARTHEST_LOSS = 600.0
+_NEGLIGIBLE = 1e-17  # mass of a negative loss that is cut off
 _MAX_SHAPE = 1000
-_SHAPES = (8, 11, 15, 20, 28, 40)
-_CLOSE = 0.1  # relative distance of delta from the target; the step is then much closer to the largest one
+_SHAPES = (8, 9, 10, 11, 13, 15, 18, 22, 28, 40)
+_CLOSE = 0.03  # relative distance of delta from the target; the step is then much closer to the largest one
 _USUAL_POWER = 8.0  # delta is about proportional to this power of the step
 _MAX_ROUNDS = 25
 _MAX_STEP = 0.9
@@ -72,7 +76,7 @@ class AlmostCentralCurve:
     shape: int
     step: float
     spare: float
-    """Privacy losses of one atom above this count as infinite. Every value gives a valid bound; twice the part of
+    """Privacy losses of one atom above this count as infinite. Every value gives a valid bound; three times the part of
     epsilon that is spent on atoms gives a good one."""
 
     def __post_init__(self) -> None:
@@ -232,7 +236,8 @@ def _check_split(levels: int, epsilon: float, delta: float, split: float) -> Non
 
 def _composed(curve: AlmostCentralCurve, cells: int, *, thorough: bool) -> DiscretePair:
     """The loss of all shifts; if not thorough, only of shifts of a single atom, which are nearly the worst."""
-    width = max(curve.step / cells, curve.spare / _MAX_CELLS)
+    staying = DiscreteLaplaceCurve(curve.ratio, curve.levels)
+    width = max(curve.step / cells, curve.spare / _MAX_CELLS, staying.pure_epsilon / _MAX_STAYING_CELLS)
     parts = []
     ends = max_ends(curve.levels)
     up, down = _move_losses(curve, (ends, ends), width)
@@ -241,19 +246,24 @@ def _composed(curve: AlmostCentralCurve, cells: int, *, thorough: bool) -> Discr
         considered = candidates if thorough else (((1 << depth, 1 << depth),),)
         both = [_product_losses(curve, moves, width) for moves in considered]
         parts += [worst_of([pair[side] for pair in both], width) for side in (0, 1)]
+    parts.append(_staying_losses(staying, width))
     length = sum(len(part.masses) for part in parts)
     size = 1 << length.bit_length()
     spectrum = np.prod([np.fft.rfft(part.masses, size) for part in parts], axis=0)
     masses = positive_part(np.fft.irfft(spectrum, size)[:length])
     losses = (sum(part.first for part in parts) + np.arange(length)) * width
     infinite = sum(part.infinite for part in parts) + _ROUNDING
-    # of the remaining noise only its pure epsilon is used: in the worst case its loss is +pure or -pure
-    pure = DiscreteLaplaceCurve(curve.ratio, curve.levels).pure_epsilon
-    p = np.concatenate((masses / (1 + math.exp(-pure)), masses * math.exp(-pure) / (1 + math.exp(-pure))))
-    losses = np.concatenate((losses + pure, losses - pure))
-    keep = (p > 0) & (losses > -_FARTHEST_LOSS)
-    cut = as_delta(infinite + float(p[~keep].sum()))
-    return DiscretePair(p[keep], p[keep] * np.exp(-losses[keep]), cut)
+    # at far negative losses, masses are rounding errors, which e^-loss would magnify
+    keep = np.where(losses < 0, masses > _NEGLIGIBLE, masses > 0) & (losses > -_FARTHEST_LOSS)
+    cut = as_delta(infinite + float(masses[~keep].sum()))
+    return DiscretePair(masses[keep], masses[keep] * np.exp(-losses[keep]), cut)
+
+
+def _staying_losses(noise: DiscreteLaplaceCurve, width: float) -> Losses:
+    """The loss of D, discrete Laplace noise that is shifted by as much as there are levels."""
+    ((pair,),) = noise.directions(0.0)
+    on = on_grid(pair, width)
+    return Losses(on.masses, on.first, on.infinite)
 
 
 def _product_losses(curve: AlmostCentralCurve, moves: tuple[Move, ...], width: float) -> tuple[Losses, Losses]:
