@@ -170,7 +170,7 @@ def test_the_whole_table_of_reports(create, parties):
 
 def test_the_number_of_messages_says_nothing_but_the_role(task, parties):
     """Whoever is no carrier sends exactly one message; the noise of a carrier never changes the length."""
-    sizes = {value: {len(sealed_report(task, value)) for _ in range(40)} for value in ("0", "1", "2")}
+    sizes = {value: {len(sealed_report(task, value)) for _ in range(80)} for value in ("0", "1", "2")}
     form = ReportFormat.of(task)
     assert all(found == {form.size, form.carrier_size} for found in sizes.values())
     assert form.carrier_size - form.size == (form.carrier_messages - 1) * form.sealed_size
