@@ -361,6 +361,34 @@ def killed_choice(directory: Path, *, fault: bool) -> dict:
     }
 
 
+def lost(directory: Path) -> dict:
+    """Every attempt of a task kills its own executor, as one that runs out of memory is killed."""
+    import dataclasses
+
+    import shuffledp as sdp
+    from shuffledp.errors import EngineError
+
+    spark = session("local-cluster[2,1,1024]", directory, **{"spark.task.maxFailures": "2"})
+    protocol = sdp.find("histogram", "uniform-blanket").calibrate(users=100, epsilon=2.0, delta=1e-3, domain_size=3)
+
+    @dataclasses.dataclass(frozen=True)
+    class Deadly(type(protocol)):
+        def randomize_all(self, values, **options):
+            executor = os.getppid()
+            while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{executor}/cmdline").read_bytes():
+                executor = int(Path(f"/proc/{executor}/stat").read_text().rpartition(")")[2].split()[1])
+            os.kill(executor, signal.SIGKILL)
+            time.sleep(600)  # ends with its executor
+
+    fields = {field.name: getattr(protocol, field.name) for field in dataclasses.fields(protocol) if field.init}
+    frame = spark.range(0, 400, 1, 1).selectExpr("cast(id % 3 as int) as value")
+    try:
+        sdp.spark.run(frame, "value", Deadly(**fields), route="partial")
+    except EngineError as error:
+        return {"error": str(error)}
+    return {"error": ""}
+
+
 class FreshLabels:
     """The planted fault: labels that do not depend on key and batch."""
 
@@ -431,7 +459,9 @@ def ancestor_among(process: int, candidates: list[int]) -> int:
 
 if __name__ == "__main__":
     scenario, where, settings = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
-    scenarios = {each.__name__: each for each in (speculation, killed, killed_partial, killed_users, killed_choice)}
+    scenarios = {
+        each.__name__: each for each in (speculation, killed, killed_partial, killed_users, killed_choice, lost)
+    }
     try:
         print(json.dumps(scenarios[scenario](where, **settings)), flush=True)
     finally:

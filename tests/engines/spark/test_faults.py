@@ -151,3 +151,11 @@ def test_choices_that_are_drawn_again_count_users_twice(tmp_path):
     found = run("killed_users", tmp_path, fault=True)
     assert found["killed"] == 1
     assert found["failed"] or found["counts"] != found["expected"]
+
+
+@pytest.mark.slow
+def test_lost_executors_are_one_line(tmp_path):
+    error = run("lost", tmp_path)["error"]
+    assert error.startswith("Spark lost executors (")
+    assert "Nothing was released. Give executors more memory" in error
+    assert "\n" not in error
