@@ -22,6 +22,9 @@ _USERS = tuple(10**power for power in range(2, 13))
 _EPSILONS = (1e-4, 0.1, 1.0, 5.0)
 _DELTAS = (1e-6, 1e-12)
 _TIMED_AGAIN = 3
+_NOISE_EPSILONS, _NOISE_DELTAS = (0.1, 0.3, 0.5, 1.0, 3.0, 10.0), (1e-3, 1e-6, 1e-12, 1e-30, 1e-100)
+_NOISE_SPLITS = {"count": (0.6, 0.9, 0.97), "histogram": (0.7, 0.9, 0.98), "weighted": (0.655,)}
+"""The splits that the planner tries."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,28 @@ def measure(quick: bool) -> Iterator[Finding]:
     users = _USERS[::2] if quick else _USERS
     yield from _worst("count", BinomialCount, users, 50, "ms", 1e3, repetitions)
     yield from _worst("histogram", BinomialHistogram, users, 2, "s", 1.0, repetitions)
+    yield from _worst_correlated_noise(quick)
+
+
+def _worst_correlated_noise(quick: bool) -> Iterator[Finding]:
+    """The worst processor time over targets from epsilon 0.1 on, for counts, histograms and weighted clusters."""
+    from shuffledp.privacy.cluster_calibration import least_noise
+    from shuffledp.privacy.cluster_weights import LEAST_EPSILON_OF_A_TABLE, fewest_messages
+
+    deltas = _NOISE_DELTAS[::2] if quick else _NOISE_DELTAS
+    for form, splits in _NOISE_SPLITS.items():
+        worst = (0.0, "")
+        for epsilon, delta, split in product(_NOISE_EPSILONS, deltas, splits):
+            if form == "weighted" and epsilon < LEAST_EPSILON_OF_A_TABLE:
+                continue
+            start = time.process_time()
+            if form == "weighted":
+                fewest_messages(epsilon, delta, split)
+            else:
+                least_noise(epsilon, delta, split, "signed" if form == "count" else "histogram")
+            where = f"epsilon = {epsilon:g}, delta = {delta:g}, split = {split:g}"
+            worst = max(worst, (time.process_time() - start, where))
+        yield at_most(f"calibration of correlated-noise, {form}, worst target", worst[0], 2, "s", f"at {worst[1]}")
 
 
 def _worst(

@@ -58,6 +58,8 @@ _ASKED = (
     _plan("Sum(10**9, -1, 1)", 0.05, 1e-12),
     _plan("Mean(10**4, 0, 100, whole=True)", 2, 1e-6),
     _plan("Mean(10**7, 0, 100)", 0.2, 1e-9),
+    _plan("Quantiles(10**5)", 0.3, 1e-8),
+    _plan("Quantiles(10**6, bins=4096)", 0.05, 1e-10),
     _Asked("least_epsilon_for", "Count(10**5)", {"accuracy": 10, "delta": 1e-6}),
     _Asked("least_epsilon_for", "Histogram(10**5, 100)", {"accuracy": 20, "delta": 1e-6}),
     _Asked("least_epsilon_for", "Mean(10**5)", {"accuracy": 1e-3, "delta": 1e-6}),
