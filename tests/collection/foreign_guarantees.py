@@ -318,6 +318,8 @@ def delta(name, p, h, epsilon):
         return tree_of_blankets(p, h, e)
     if name in ("histogram/shuffled-k-rr", "histogram/solh", "sum/privacy-blanket"):
         n = p.get("buckets") or (p["levels"] + 1 if "levels" in p else size)
+        if n == 2 and name != "histogram/solh":
+            return flipped_sum(p["blanket"] / 2, h, 1, e)
         return privacy_blanket(p["blanket"], n, h, e) if n > 1 else 0.0
     if name in ("count/cheu", "sum/cheu"):
         return flipped_sum(p["flip"], h, p.get("bits", 1), e)

@@ -23,7 +23,7 @@ from shuffledp.privacy.cheu import (
     paper_sum_flip,
 )
 from shuffledp.privacy.cheu.coordinates import coordinate, wide_coordinate
-from shuffledp.privacy.cheu.differences import FINEST, USUAL, Precision, divergences
+from shuffledp.privacy.cheu.differences import FINE, PRECISIONS, USUAL, Precision, divergences
 from shuffledp.privacy.composition import compose
 from shuffledp.randomness import Dyadic
 
@@ -98,7 +98,7 @@ def test_nobody_else_holding_the_values_is_not_the_worst_data():
     assert alone.delta_against(alone, 1.0) * 4 < FlippedHistogram(many, rare).delta_at(1.0)
 
 
-def scan(users, bits, flip, epsilon, points, precision=FINEST):
+def scan(users, bits, flip, epsilon, points, precision=FINE):
     others = (users - 1) * bits
     ones = np.unique(np.round(np.linspace(0, 1, points) * others).astype(np.int64))
     return divergences(ones, others - ones, bits, flip, epsilon, precision)
@@ -125,13 +125,13 @@ def test_many_users_are_little_above_a_scan(users, bits, flip, epsilon, loosenes
 def test_thinned_sums_equal_full_ones():
     """Taking every h-th term changes nothing, as the characteristic function promises."""
     full = scan(10**5, 3, Dyadic.of(0.2), 0.02, 20, Precision(1e-35, 1000, 0.0))
-    for precision in (USUAL, FINEST):
+    for precision in (USUAL, FINE):
         assert scan(10**5, 3, Dyadic.of(0.2), 0.02, 20, precision) == pytest.approx(full, rel=1e-7)
     too_thin = Precision(1e-35, 0.5, 0.0)  # must show
     assert scan(10**5, 3, Dyadic.of(0.2), 0.02, 20, too_thin) != pytest.approx(full, rel=1e-7)
 
 
-@pytest.mark.parametrize("precision", [USUAL, FINEST])
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_what_thinning_may_lose_covers_what_it_does(precision):
     """At h = 2, where it loses most, against all terms: masses are as small as the allowance itself."""
     users = round((2 * precision.nodes + 0.01) ** 2 / (0.2 * 0.8)) * 2

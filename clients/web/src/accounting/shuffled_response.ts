@@ -1,11 +1,9 @@
-/** Randomized response after shuffling: the privacy blanket, hiding among clones, and the exact value for few users. */
+/** Randomized response after shuffling: the privacy blanket, hiding among clones, and the exact value for bits. */
 import { complement, toDouble, type Dyadic } from "../numbers.ts";
-import { binomial, binomialWindow, type Window } from "./binomial.ts";
+import { binomial, binomialWindow } from "./binomial.ts";
 import { clonesDelta } from "./blanket.ts";
-import { oneSided, roundedUp } from "./divergence.ts";
+import { roundedUp } from "./divergence.ts";
 
-/** The maximum number of users for which the reports of two values are enumerated. */
-const ENUMERATED_USERS = 200;
 /** The work of a precise bound: less than a second. */
 const MAX_STEPS = 1 << 25;
 /** The work of a coarser one, which proves only tasks that leave slack. */
@@ -17,7 +15,8 @@ export function responseDelta(honest: number, n: number, blanket: Dyadic, epsilo
   if (n === 1) return 0;
   const b = toDouble(blanket), odds = (n * toDouble(complement(blanket))) / b, E = Math.exp(epsilon); // e^local_epsilon - 1
   if (E >= 1 + odds) return 0;
-  if (n === 2 && honest <= ENUMERATED_USERS) return twoValuesDelta(honest, b / 2, E);
+  const exact = n === 2 ? flippedBitsDelta(honest, b / 2, E) : 1;
+  if (exact < 1) return exact;
   const alpha = (1 + odds) / (2 + odds), notAlpha = 1 / (2 + odds);
   // of Feldman, McMillan and Talwar (2023): a user is a clone with probability 2 / (e^local_epsilon + 1)
   const stronger = clonesDelta(honest - 1, (2 * (1 - 2 ** -48)) / (2 + odds), { alpha, notAlpha, E });
@@ -90,25 +89,46 @@ class Integral {
   }
 }
 
-/** The largest divergence over the values of the others: exact. */
-function twoValuesDelta(users: number, flip: number, E: number): number {
-  const notFlip = 1 - flip;
-  let worst = 0;
-  for (let ones = 0; ones <= (users - 1) / 2; ones++) { // by symmetry more ones are as fewer zeros
-    const others = convolved(binomialWindow(ones, notFlip, flip), binomialWindow(users - 1 - ones, flip, notFlip));
-    const p = new Float64Array(others.length + 1), q = new Float64Array(others.length + 1);
-    for (let i = 0; i <= others.length; i++) {
-      const before = others[i - 1] ?? 0, here = others[i] ?? 0;
-      p[i] = flip * here + notFlip * before;
-      q[i] = notFlip * here + flip * before;
-    }
-    worst = Math.max(worst, oneSided(p, q, E), oneSided(q, p, E));
+/** Above this standard deviation of the noise, bits are not compared: it would take too long. */
+const WIDEST_NOISE = 400;
+/** Maximum number of ranges; with fewer than needed the bound is larger, never too small. */
+const MAX_RANGES = 3000;
+
+/**
+ * The largest divergence over the values of the others, of whom K hold 1: the noise is Bin(users - 1 - K, flip) - Bin(K, flip),
+ * and less noise makes it larger, so ranges of K are bounded together. The worst range is divided until it is a single K.
+ */
+function flippedBitsDelta(users: number, flip: number, E: number): number {
+  if (users * flip > WIDEST_NOISE ** 2) return 1;
+  const rangeOf = (from: number, to: number) => ({ from, to, delta: flippedBitDivergence(from, users - 1 - to, flip, E) });
+  const ranges = [rangeOf(0, users - 1)];
+  for (;;) {
+    const worst = ranges.reduce((a, b) => (b.delta > a.delta ? b : a)), { from, to, delta } = worst, middle = Math.floor((from + to) / 2);
+    if (from === to || ranges.length > MAX_RANGES) return roundedUp(delta);
+    ranges.splice(ranges.indexOf(worst), 1, rangeOf(from, middle), rangeOf(middle + 1, to));
   }
-  return roundedUp(worst, 1e-280);
 }
 
-function convolved({ masses: a }: Window, { masses: b }: Window): Float64Array {
-  const masses = new Float64Array(a.length + b.length - 1);
-  a.forEach((p, i) => b.forEach((q, j) => { masses[i + j]! += p * q; }));
-  return masses;
+/** With W the noise and g = 1 - flip - E flip: g W(u - 1) - (E - 1) Pr[W >= u] at the least u at which outcomes favour a 1. */
+function flippedBitDivergence(ones: number, zeros: number, flip: number, E: number): number {
+  const plus = binomialWindow(zeros, flip, 1 - flip, CUT), minus = binomialWindow(ones, flip, 1 - flip, CUT), tails = plus.masses.slice();
+  for (let i = tails.length - 2; i >= 0; i--) tails[i]! += tails[i + 1]!;
+  // the sum over j of Bin(ones)(j) times the entry of the table at u + j; 0 after it, and `before` in front of it
+  const sum = (table: Float64Array, u: number, before = 0) => {
+    let total = 0;
+    minus.masses.forEach((mass, j) => {
+      const i = u + minus.first + j - plus.first;
+      total += mass * (i < 0 ? before : table[i] ?? 0);
+    });
+    return total;
+  };
+  const gain = (1 - flip - E * flip) + 2 ** -50, loss = E * (1 - flip) - flip;
+  let low = plus.first - minus.first - minus.masses.length, high = plus.first + plus.masses.length - minus.first;
+  while (high - low > 1) { // the ratio of W(u - 1) to W(u) increases
+    const u = Math.floor((low + high) / 2);
+    if (gain * sum(plus.masses, u - 1) > loss * sum(plus.masses, u)) high = u;
+    else low = u;
+  }
+  const gained = gain * sum(plus.masses, high - 1) * (1 + 4e-12); // what a difference of two sums may lose
+  return Math.max(0, gained - (E - 1) * sum(tails, high, tails[0])) + plus.outside + minus.outside;
 }

@@ -234,8 +234,8 @@ class _ResponseSums:
         height = self.reward * (first - self.growth * (pairs - first)) - self.gap * pairs
         relevant = height > -1e-9 * self.reward * pairs
         first, pairs, height, row = first[relevant], pairs[relevant], np.maximum(height[relevant], 0.0), row[relevant]
-        slack = 1e-14 * self.reward * self.growth * pairs  # the rounding of the height
-        terms = mass[row] * fair_mass(first, pairs) * (self._above_others(height, pairs) + slack)
+        rounding = 1e-14 * self.reward * self.growth * pairs  # of the height, in which the expectation increases
+        terms = mass[row] * fair_mass(first, pairs) * self._above_others(height + rounding, pairs)
         return float(terms.sum()) * (1 + 1e-11)
 
     def _above_others(self, height: Floats, pairs: NDArray[np.int64]) -> Floats:

@@ -1,6 +1,7 @@
 """Privacy accounting of shuffled randomized response on k values: ``shuffled-k-rr`` and ``privacy-blanket``.
 
-The curve is the minimum of all bounds that are proved for it.
+The curve is the minimum of all bounds that are proved for it. On two values a report is a bit that is flipped with half
+the probability of a uniform report, so the accountant of ``cheu`` applies, which is nearly exact.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from shuffledp.privacy.amplification.blanket_search import excess_of, typical_me
 from shuffledp.privacy.amplification.clones import ClonesCurve, fewest_clones
 from shuffledp.privacy.amplification.exact import two_response_delta
 from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
+from shuffledp.privacy.cheu import FlippedCount, least_count_flip
 from shuffledp.randomness import Dyadic
 from shuffledp.search import Excess
 
@@ -23,6 +25,7 @@ LARGEST_BLANKET = 0.999
 """Largest blanket probability that a calibration may choose; with a larger one hardly any report is true."""
 
 _ENUMERATED_USERS = 200
+_MAX_FLIPPED_USERS = 10**12  # beyond, rounding makes the accountant of flipped bits loose
 _TINY = 1e-30
 _CLOSE = 1e-3  # relative distance of delta from the target
 _MAX_STEPS = 40
@@ -54,6 +57,8 @@ class RandomizedResponseCurve:
         """The theorem that proves the curve."""
         if self._is_enumerated:
             return "exact enumeration of shuffled randomized response on two values"
+        if self._flipped_bits is not None:
+            return "the number of ones among randomly flipped bits, bounded over all data"
         return (
             "the least of the privacy blanket (Balle, Bell, Gascon and Nissim 2019, Lemma 5.3, summed exactly) and of "
             "hiding among clones (Feldman, McMillan and Talwar 2023, proved for randomized response)"
@@ -63,14 +68,27 @@ class RandomizedResponseCurve:
     def _is_enumerated(self) -> bool:
         return self.values == 2 and self.users <= _ENUMERATED_USERS
 
+    @property
+    def _flip(self) -> Dyadic:
+        """The probability that a report on two values is not the true one."""
+        return Dyadic(self.blanket.numerator, self.blanket.bits + 1)
+
+    @cached_property
+    def _flipped_bits(self) -> FlippedCount | None:
+        """The same mechanism on two values, if it is one with noise."""
+        if self.values != 2 or not 1 < self.users <= _MAX_FLIPPED_USERS or self.blanket.numerator == 0:
+            return None
+        return FlippedCount(self.users, self._flip)
+
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta of (epsilon, delta)-privacy."""
         check_epsilon(epsilon)
         if self._is_enumerated:
-            flip = Dyadic(self.blanket.numerator, self.blanket.bits + 1)
-            exact = two_response_delta(self.users, flip, epsilon)
+            exact = two_response_delta(self.users, self._flip, epsilon)
             # a tiny value may be pure rounding error; the bound of the blanket is exactly 0 where delta is 0
             return exact if exact > _TINY else min(exact, self._blanket_curve.delta_at(epsilon))
+        if self._flipped_bits is not None:
+            return self._flipped_bits.delta_at(epsilon)
         return min([self._blanket_curve.delta_at(epsilon), *(curve.delta_at(epsilon) for curve in self.clone_curves)])
 
     @cached_property
@@ -118,6 +136,13 @@ def _least_of(
     curve_of: Callable[[Dyadic], RandomizedResponseCurve], users: int, values: int, epsilon: float, delta: float
 ) -> Dyadic | None:
     """The least blanket, by a search with a fast bound and then with the exact curve."""
+    if values == 2 and _ENUMERATED_USERS < users <= _MAX_FLIPPED_USERS:
+        try:
+            flip = least_count_flip(users, epsilon, delta)
+        except InfeasibleError:
+            return None
+        blanket = Dyadic(flip.numerator, flip.bits - 1)
+        return blanket if float(blanket) <= LARGEST_BLANKET else None
 
     def exact_delta(blanket: float) -> float:
         return curve_of(Dyadic.at_least(blanket)).delta_at(epsilon)

@@ -35,11 +35,15 @@ class Precision:
 
 
 USUAL = Precision(1e-22, 4, 2e-26)
-FINEST = Precision(1e-35, 5, 1e-41)
+FINE = Precision(1e-35, 5, 1e-41)
+FINER = Precision(1e-105, 8, 1e-109)
+FINEST = Precision(1e-280, 14, 1e-280)
+PRECISIONS = (USUAL, FINE, FINER, FINEST)
+"""In the order to try: each is enough for a divergence that exceeds a million times its cut."""
 
 
 def divergences(
-    ones: Integers, zeros: Integers, bits: int, flip: Dyadic, epsilon: float, precision: Precision = FINEST
+    ones: Integers, zeros: Integers, bits: int, flip: Dyadic, epsilon: float, precision: Precision = FINE
 ) -> Floats:
     """Upper bounds on the divergence of a target's ``bits`` ones from as many zeros, one per cell.
 

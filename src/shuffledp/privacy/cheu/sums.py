@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.privacy.cheu.cells import bit_epsilon, check_bits, edges
 from shuffledp.privacy.cheu.coordinates import coordinate
-from shuffledp.privacy.cheu.differences import FINEST, USUAL, divergences
+from shuffledp.privacy.cheu.differences import PRECISIONS, divergences
 from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.randomness import Dyadic
 
@@ -24,9 +24,10 @@ Integers = NDArray[np.int64]
 Cell = tuple[int, ...]
 
 _CELLS = 32  # initial number of ranges of K
-_REFINEMENTS = 3
-_REFINED = 4  # number of the worst cells that are subdivided
+_REFINEMENTS = 6
+_MOST_REFINED = 48  # number of the worst cells that are subdivided at a time
 _PARTS = 4
+_CLOSE = 0.01  # relative distance of the bound from a divergence that data reach
 _CELLS_OF_DIRECTIONS = 8
 
 
@@ -70,32 +71,35 @@ class FlippedSum:
         if epsilon >= self.local_epsilon * (1 + 1e-12):
             return 0.0, (int(starts[-1]), others)
         epsilon = min(epsilon, LARGEST_EPSILON)
-        bounds = _bounds(self, starts, others - ends, epsilon)
+        bounds, reached = _bounds(self, starts, others - ends, epsilon), 0.0
         for _ in range(_REFINEMENTS):
-            largest = np.argsort(bounds)[-_REFINED:]
-            if (starts == ends)[largest[-1]]:
-                break  # exact: the divergence at a single K
-            finer = [starts[i] + edges(int(ends[i] - starts[i]), _PARTS) for i in largest]
+            worst = int(np.argmax(bounds))
+            corners = np.array([starts[worst], ends[worst]])
+            reached = max(reached, float(_bounds(self, corners, others - corners, epsilon).max()))
+            order = np.argsort(bounds)[-_MOST_REFINED:]
+            loose = order[(bounds[order] > reached * (1 + _CLOSE)) & (starts[order] < ends[order])]
+            if len(loose) == 0:
+                break
+            finer = [starts[i] + edges(int(ends[i] - starts[i]), _PARTS) for i in loose]
             new_starts, new_ends = (
                 np.concatenate([parts[:-1] for parts in finer]),
                 np.concatenate([parts[1:] - 1 for parts in finer]),
             )
             parts = _bounds(self, new_starts, others - new_ends, epsilon)
-            starts, ends = (
-                np.append(np.delete(starts, largest), new_starts),
-                np.append(np.delete(ends, largest), new_ends),
-            )
-            bounds = np.append(np.delete(bounds, largest), parts)
+            starts, ends = np.append(np.delete(starts, loose), new_starts), np.append(np.delete(ends, loose), new_ends)
+            bounds = np.append(np.delete(bounds, loose), parts)
         at = int(np.argmax(bounds))
         return as_delta(float(bounds[at])), (int(starts[at]), int(ends[at]))
 
 
 def _bounds(curve: FlippedSum, ones: Integers, zeros: Integers, epsilon: float) -> Floats:
     """Upper bounds on delta, one per cell."""
-    bounds = positive_part(divergences(ones, zeros, curve.bits, curve.flip, epsilon, USUAL))
-    if bounds.max() > 1e6 * USUAL.cut:
-        return bounds
-    return positive_part(divergences(ones, zeros, curve.bits, curve.flip, epsilon, FINEST))
+    bounds = np.ones(len(ones))
+    for precision in PRECISIONS:
+        bounds = np.minimum(bounds, positive_part(divergences(ones, zeros, curve.bits, curve.flip, epsilon, precision)))
+        if bounds.max() > 1e6 * precision.cut:
+            break
+    return bounds
 
 
 @dataclass(frozen=True)
