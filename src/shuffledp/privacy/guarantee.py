@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -31,7 +32,9 @@ _REPLACED = {
     WITHIN_GROUP[REPLACE_ONE_USER]: "all rows of one person, but not the person's group,",
 }
 _LEAST_EPSILON = 1e-290
-_NINE_DIGITS = 1e-9
+_THREE_DIGITS, _NINE_DIGITS = 1e-3, 1e-9
+_FAR, _NEAR = (2.0, 8.0), (1.5, 1.5)
+_FURTHEST_FROM_GUESS = 0.5  # in the logarithm of epsilon
 WEAK_EPSILON = 10.0
 """A guarantee with a larger epsilon protects one person so little that it carries a warning."""
 
@@ -41,6 +44,26 @@ class PrivacyCurve(Protocol):
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta of (epsilon, delta)-privacy."""
+
+
+@runtime_checkable
+class RoughCurve(PrivacyCurve, Protocol):
+    """A privacy curve with a looser bound that is faster to compute, from which a search starts."""
+
+    def rough_delta_at(self, epsilon: float) -> float:
+        """A number near ``delta_at``."""
+
+    def likely_epsilon(self, delta: float) -> float:
+        """An epsilon in the vicinity of the least one, above 0."""
+
+
+@runtime_checkable
+class LeastCurve(PrivacyCurve, Protocol):
+    """A privacy curve that is the minimum of several."""
+
+    @property
+    def curves(self) -> tuple[PrivacyCurve, ...]:
+        """The curves, usually the best one first; empty if this curve is not a minimum."""
 
 
 @runtime_checkable
@@ -333,48 +356,86 @@ def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]
 def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
     """The least epsilon with curve.delta_at(epsilon) <= delta, rounded up to nine digits; infinite if none."""
     check_delta(delta, allow_zero=True)
-    if is_within(curve, 0.0, delta):
+    if isinstance(curve, LeastCurve) and curve.curves:
+        best = least_epsilon(curve.curves[0], delta)
+        for other in curve.curves[1:]:
+            if math.isinf(best) or is_within(other, best, delta):  # otherwise it has no smaller epsilon
+                best = min(best, least_epsilon(other, delta))
+        return best
+    excess = partial(_excess, lambda epsilon: _delta_to_compare(curve, epsilon, delta), delta)
+    if isinstance(curve, RoughCurve) and delta > 0:
+        rough = partial(_excess, curve.rough_delta_at, delta)
+        guess = _least(rough, curve.likely_epsilon(delta), growth=_NEAR, digits=_THREE_DIGITS)
+        bracket = _bracket_near(excess, guess, rough) if 0 < guess < math.inf else None
+        if bracket is not None:
+            return _crossing(excess, *bracket, digits=_NINE_DIGITS)
+    return _least(excess, 1.0, growth=_FAR, digits=_NINE_DIGITS)
+
+
+def _least(excess: Excess, start: float, *, growth: tuple[float, float], digits: float) -> float:
+    """Near the least epsilon; the steps from the start multiply by ``growth`` upwards and divide by it downwards."""
+    if excess(0.0) <= 0:
         return 0.0
-    excess = partial(_excess, curve, delta)
-    low, high = 1.0, 1.0  # to become a bracket: too small, large enough
-    above = below = excess(1.0)
+    low, high = start, start  # to become a bracket: too small, large enough
+    above = below = excess(start)
     while below > 0:
         if high >= LARGEST_EPSILON:
             return math.inf
-        low, above, high = high, below, min(2 * high, LARGEST_EPSILON)
+        low, above, high = high, below, min(growth[0] * high, LARGEST_EPSILON)
         below = excess(high)
     while above <= 0:
         if low < _LEAST_EPSILON:
             return low
-        high, below, low = low, above, low / 8
+        high, below, low = low, above, low / growth[1]
         above = excess(low)
-    return _crossing(excess, (low, above), (high, below))
+    return _crossing(excess, (low, above), (high, below), digits=digits)
 
 
-def _excess(curve: PrivacyCurve, delta: float, epsilon: float) -> float:
-    """ln(curve.delta_at(epsilon) / delta): above 0 if and only if the delta of the curve is larger."""
-    achieved = _delta_to_compare(curve, epsilon, delta)
+def _bracket_near(
+    excess: Excess, guess: float, rough: Excess
+) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """Two epsilons near the guess, too small and large enough, with their excess; None if they are not near."""
+    slope = (rough(guess) - rough(guess * (1 - _THREE_DIGITS))) / _THREE_DIGITS  # per ln(epsilon), and negative
+    epsilon, value = guess, excess(guess)
+    if not (math.isfinite(value) and -math.inf < slope < -0.01):
+        return None
+    step = -1.02 * abs(value) / slope + _NINE_DIGITS / 4
+    while step < _FURTHEST_FROM_GUESS:
+        following = epsilon * math.exp(step if value > 0 else -step)
+        if following > LARGEST_EPSILON:
+            return None
+        reached = excess(following)
+        if (reached > 0) != (value > 0):
+            pair = (following, reached), (epsilon, value)
+            return pair if value <= 0 else pair[::-1]
+        epsilon, value, step = following, reached, 4 * step
+    return None
+
+
+def _excess(delta_at: Callable[[float], float], delta: float, epsilon: float) -> float:
+    """ln(delta_at(epsilon) / delta): above 0 if and only if the delta of the curve is larger."""
+    achieved = as_delta(delta_at(epsilon))
     if delta == 0:
         return math.inf if achieved > 0 else -math.inf
     difference = math.log(achieved) - math.log(delta) if achieved > 0 else -math.inf
     return max(difference, 1e-300) if achieved > delta else min(difference, 0.0)  # rounding must not decide
 
 
-def _crossing(excess: Excess, low: tuple[float, float], high: tuple[float, float]) -> float:
-    """An epsilon that is large enough, within nine digits of one that is not, by the Illinois method in logarithms.
+def _crossing(excess: Excess, low: tuple[float, float], high: tuple[float, float], *, digits: float) -> float:
+    """An epsilon that is large enough, within ``digits`` of one that is not, by the Illinois method in logarithms.
 
     ``low`` and ``high`` are a bracket: two epsilons with their excess. If three steps do not shorten the bracket to a
     quarter, as at a jump of the curve, the fourth step halves it.
     """
     bracket = Bracket(*low, *high)
     steps, width = 0, math.inf
-    while bracket.width > _NINE_DIGITS * bracket.high:
+    while bracket.width > digits * bracket.high:
         length = math.log(bracket.high / bracket.low)
         steps += 1
         share = 0.5
         if math.isfinite(bracket.weight_high) and not (steps % 4 == 0 and length > width / 4):
             # keep this distance from both ends, so that the last step closes the bracket from the other side
-            margin = min(0.5, 0.4 * _NINE_DIGITS / length)
+            margin = min(0.5, 0.4 * digits / length)
             share = bracket.weight_low / (bracket.weight_low - bracket.weight_high)
             share = min(max(share, margin), 1 - margin)
         width = length if steps % 4 == 0 else width

@@ -73,7 +73,8 @@ class Draws:
             half_angle = (turns - length * np.rint(turns / length)) * (math.pi / length)
             sine = np.sin(half_angle)
             real -= 2 * mass * sine * sine
-            imaginary -= 2 * mass * sine * np.cos(half_angle)  # numpy's sign convention
+            cosine = np.sqrt((1 - sine) * (1 + sine))  # at least 0, since the half angle is at most a right angle
+            imaginary -= 2 * mass * sine * cosine  # numpy's sign convention
         excess = 2 * real + real**2 + imaginary**2
         size = self.trials / 2 * np.log1p(np.maximum(excess, -0.5))
         low = excess < -0.5  # here the logarithm of the size itself is accurate

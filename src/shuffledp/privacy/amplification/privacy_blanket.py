@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_number_of_users
+from shuffledp.checks import LARGEST_EPSILON, LEAST_EPSILON, check_epsilon, check_number_of_users
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.amplification.clones import check_clones, fair_mass, probability_at_most
 from shuffledp.privacy.amplification.exact import check_channel
@@ -166,6 +166,16 @@ class BlanketCurve:
     def rough_delta_at(self, epsilon: float) -> float:
         """A looser bound that is faster to compute, for the start of a search."""
         return self._delta_at(epsilon, _COARSE_GRID)
+
+    def likely_epsilon(self, delta: float) -> float:
+        """An epsilon in the vicinity of the least one: as if the sum in the bound were normal."""
+        if self.values == 1 or self.blanket.numerator == 0:
+            return 1.0
+        mean = max(self.users * float(self.blanket) / self.values, 1e-300)
+        reward = float(self._other_ratio)
+        quantile = math.sqrt(2 * math.log(max(math.e, reward * math.sqrt(2 * mean) / self.users / delta)))
+        likely = math.log1p(quantile * reward * math.sqrt(2 / mean) / self.values)
+        return min(max(likely, LEAST_EPSILON), LARGEST_EPSILON)
 
     def _delta_at(self, epsilon: float, grid: int) -> float:
         check_epsilon(epsilon)

@@ -18,6 +18,7 @@ from shuffledp.privacy.amplification.clones import ClonesCurve, fewest_clones
 from shuffledp.privacy.amplification.exact import two_response_delta
 from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
 from shuffledp.privacy.cheu import FlippedCount, least_count_flip
+from shuffledp.privacy.guarantee import PrivacyCurve
 from shuffledp.randomness import Dyadic
 from shuffledp.search import Excess
 
@@ -89,7 +90,13 @@ class RandomizedResponseCurve:
             return exact if exact > _TINY else min(exact, self._blanket_curve.delta_at(epsilon))
         if self._flipped_bits is not None:
             return self._flipped_bits.delta_at(epsilon)
-        return min([self._blanket_curve.delta_at(epsilon), *(curve.delta_at(epsilon) for curve in self.clone_curves)])
+        return min(curve.delta_at(epsilon) for curve in self.curves)
+
+    @property
+    def curves(self) -> tuple[PrivacyCurve, ...]:
+        """The bounds whose minimum this is; none for two values, which have an accountant of their own."""
+        is_least = not self._is_enumerated and self._flipped_bits is None
+        return (self._blanket_curve, *self.clone_curves) if is_least else ()
 
     @cached_property
     def clone_curves(self) -> tuple[ClonesCurve, ...]:
