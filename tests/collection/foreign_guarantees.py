@@ -56,6 +56,24 @@ def blanket_messages(p, h, e, n):
     return total
 
 
+def hashed_messages(p, h, e):
+    """Messages that agree with one of two values, or with both, which collide with probability c."""
+    b, prime = p["buckets"], max(p["domain_size"], p["buckets"], 3)
+    while any(prime % divisor == 0 for divisor in range(2, math.isqrt(prime) + 1)):
+        prime += 1
+    c = float(Fraction(prime // b * (prime % b + prime - b), prime * (prime - 1)))
+    number = np.convolve(
+        masses(h * p["blanket"]["whole"], (2 - c) / b), masses(h, (2 - c) / b * float(p["blanket"]["rest"]))
+    )
+    total = 0.0
+    for t, mass in enumerate(number):
+        for j, share in enumerate(binom.pmf(np.arange(t + 2), t + 1, c / (2 - c))):
+            i = np.arange(t + 2 - j)
+            gain = np.maximum(0, i + j - e * (t + 1 - i))
+            total += mass * (2 - c) / (t + 1) * share * float(binom.pmf(i, t + 1 - j, 0.5) @ gain)
+    return total
+
+
 def tree_of_blankets(p, h, e):
     """The levels composed: the ratio of all levels is the product of t + 1 - i to i, one factor per level."""
     ratios, bins = {Fraction(1): 1.0}, p["domain"]["bins"]
@@ -311,9 +329,10 @@ def delta(name, p, h, epsilon):
         return fake_rows(p, h, e) if size > 1 else 0.0
     if name == "strings/tree-blanket":
         return blanket_messages(p, h, e, p["buckets"]) if p["domain"]["max_length"] else 0.0
-    if name in ("histogram/uniform-blanket", "histogram/hashed-blanket", "histogram/hadamard-blanket"):
-        n = p.get("buckets") or (1 << p["hashes"] if "hashes" in p else size)
-        return blanket_messages(p, h, e, n) if size > 1 or "buckets" in p else 0.0
+    if name == "histogram/hashed-blanket":
+        return hashed_messages(p, h, e)
+    if name in ("histogram/uniform-blanket", "histogram/hadamard-blanket"):
+        return blanket_messages(p, h, e, 1 << p["hashes"] if "hashes" in p else size) if size > 1 else 0.0
     if name == "quantiles/uniform-blanket":
         return tree_of_blankets(p, h, e)
     if name in ("histogram/shuffled-k-rr", "histogram/solh", "sum/privacy-blanket"):

@@ -76,12 +76,12 @@ def blanket_lemma(users, blanket, values, epsilon):
     return math.exp(logsumexp(terms)) / users if terms else 0.0
 
 
-def hashed_blanket(messages, buckets, collision, epsilon):
-    """A hashed value among uniform messages: every outcome of all ``messages``, as exact fractions.
+def hashed_blanket(messages, buckets, collision, epsilon, sent=Fraction(1)):
+    """A hashed value among uniform messages, each sent with a probability: every outcome, as exact fractions.
 
     A message agrees with the old value only, the new one only, both, or neither.
     """
-    share = Fraction(1, buckets)
+    share = Fraction(1, buckets) * sent
     kinds = ((1 - collision) * share, (1 - collision) * share, collision * share)
     growth, total = Fraction(math.exp(epsilon)), Fraction(0)
     noise = {}
@@ -100,4 +100,21 @@ def hashed_blanket(messages, buckets, collision, epsilon):
                 p = (1 - collision) * noise.get((a - 1, b, c), 0) + both
                 q = (1 - collision) * noise.get((a, b - 1, c), 0) + both
                 total += max(p - growth * q, Fraction(0))
+    return total
+
+
+def hashed_blanket_sum(messages, buckets, collision, epsilon):
+    """The same for many messages, in floats: the likelihood is proportional to the number of messages that agree."""
+    agree, growth, total = (2 - collision) / buckets, math.exp(epsilon), 0.0
+    spread = 9 * math.sqrt(messages * agree)
+    for hits in range(
+        max(0, math.floor(messages * agree - spread)), min(messages, math.ceil(messages * agree + spread)) + 1
+    ):
+        both = np.arange(hits + 2)
+        masses = binom.pmf(both, hits + 1, collision / (2 - collision))
+        both, masses = both[masses > 1e-18], masses[masses > 1e-18]
+        first = np.arange(hits + 2)[:, None]
+        gain = np.maximum(0.0, first + both - growth * (hits + 1 - first))
+        expected = (binom.pmf(first, hits + 1 - both, 0.5) * gain).sum(axis=0)
+        total += binom.pmf(hits, messages, agree) * (2 - collision) / (hits + 1) * float(masses @ expected)
     return total

@@ -5,16 +5,19 @@ compared with the one at which a single data set meets the target: what suffices
 """
 
 import importlib.util
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import shuffledp as sdp
 import shuffledp.privacy.amplification.privacy_blanket as privacy_blanket
-from shuffledp.privacy.amplification import BlanketCurve, RandomizedResponseCurve, least_blanket
+from shuffledp.privacy.amplification import BlanketCurve, RandomizedResponseCurve, Slots, least_blanket, least_slots
 from shuffledp.privacy.cheu import FlippedHistogram, FlippedSum, least_count_flip, least_histogram_flip
 from shuffledp.privacy.cheu.ratio_grid import RatioGrid
+from shuffledp.protocols.parts.hashing import AffineHashes
 from shuffledp.randomness import Dyadic
 
 spec = importlib.util.spec_from_file_location("exact_references", Path(__file__).parent / "exact_references.py")
@@ -138,3 +141,96 @@ def test_sums_of_several_bits_keep_their_bound():
         q = np.convolve(exact.window(ones, 1 - flip), exact.window(others - ones + bits, flip))
         truth = max(truth, exact.one_sided(p, q, epsilon))
     assert truth * (1 - 1e-9) <= FlippedSum(users, Dyadic.of(flip), bits).delta_at(epsilon) <= truth * 1.0101
+
+
+HASHED = [(5, 2, 6, 0.5), (11, 3, 9, 1.0), (13, 5, 10, 0.2), (7, 3, 8, 2.0), (3, 2, 12, 0.1)]
+
+
+@pytest.mark.parametrize(("domain_size", "buckets", "messages", "epsilon"), HASHED)
+@pytest.mark.parametrize("sent", [Dyadic(1, 0), Dyadic(3, 2)])
+def test_hashes_that_collide(domain_size, buckets, messages, epsilon, sent):
+    """Every outcome of all messages, as fractions; a planted collision that is too likely lies below them."""
+    collision = AffineHashes.for_domain(domain_size, buckets).collision
+    slots = Slots(1, Dyadic(0)) if sent.bits == 0 else Slots(0, sent)
+    truth = float(exact.hashed_blanket(messages, buckets, collision, epsilon, sent.fraction))
+    bound = slots.hashed_curve(messages, buckets, collision).delta_at(epsilon)
+    assert truth * (1 - 1e-12) <= bound <= truth * (1 + 1e-9)
+    assert slots.hashed_curve(messages, buckets, collision * Fraction(6, 5)).delta_at(epsilon) < truth
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("messages", "buckets", "collision", "epsilon"), [(1_700, 3, Fraction(1, 3), 0.2), (4_000, 6, Fraction(1, 7), 0.3)]
+)
+def test_many_hashed_messages_in_blocks(messages, buckets, collision, epsilon):
+    """Blocks of counts are bounds, and cost little: one per cent of noise is about 20 per cent of such a delta."""
+    truth = exact.hashed_blanket_sum(messages, buckets, float(collision), epsilon)
+    bound = Slots(1, Dyadic(0)).hashed_curve(messages, buckets, collision).delta_at(epsilon)
+    assert truth * (1 - 1e-9) <= bound <= truth * 1.03
+
+
+@pytest.mark.parametrize(
+    ("users", "domain_size", "buckets", "epsilon", "delta"), [(400, 30, 5, 1.3, 1e-5), (900, 200, 12, 0.9, 1e-7)]
+)
+def test_hashed_messages_are_the_fewest(users, domain_size, buckets, epsilon, delta):
+    """By exact sums at one per cent fewer messages; without collisions several per cent more would be sent."""
+    collision = AffineHashes.for_domain(domain_size, buckets).collision
+    slots = least_slots(users, buckets, epsilon, delta, collision=collision)
+    assert slots.whole == 0
+    for share, is_met in ((1.0, True), (0.99, False)):
+        rate = slots.mean * share
+        truth = exact.hashed_blanket_sum(users, buckets / rate, float(collision), epsilon)
+        assert (truth <= delta) == is_met
+    assert least_slots(users, buckets, epsilon, delta).mean > 1.05 * slots.mean
+
+
+def test_hashed_messages_are_not_rounded_up_to_all_that_are_allowed():
+    protocol = sdp.find("histogram", "hashed-blanket").calibrate(
+        users=1_000, domain_size=1_000, epsilon=0.5, delta=1e-6
+    )
+    assert protocol.blanket.mean < 0.97
+    many = sdp.find("histogram", "hashed-blanket").calibrate(users=10**5, domain_size=10**6, epsilon=1.0, delta=1e-6)
+    assert many.blanket == Slots(1, Dyadic(0))  # where rounding costs nothing, everybody sends the same number
+
+
+CALIBRATED_BEFORE = [
+    ("count", 300, 0.05, 0.001, Dyadic(6710582105414209536, 64)),
+    ("count", 300, 1.0, 0.001, Dyadic(686588508370870272, 64)),
+    ("count", 30000, 0.3, 1e-06, Dyadic(124020603235488384, 64)),
+    ("hist", 300, 0.3, 0.001, Dyadic(3451086152767065088, 64)),
+    ("hist", 2000, 0.05, 1e-06, Dyadic(7278973142850571264, 64)),
+    ("hist", 30000, 0.3, 0.001, Dyadic(71215782201389264, 64)),
+    ("hist", 1000000, 0.3, 1e-06, Dyadic(7279501021693117, 64)),
+    ("hist", 1000000, 5.0, 1e-12, Dyadic(566243393813694, 64)),
+    ("sum5", 300, 0.05, 1e-06, Dyadic(8716411575247605760, 64)),
+    ("sum5", 300, 0.05, 0.001, Dyadic(8061461967314337792, 64)),
+    ("sum5", 2000, 0.3, 1e-06, Dyadic(3679164759847453696, 64)),
+    ("sum5", 2000, 0.3, 0.001, Dyadic(1751532611233968128, 64)),
+    ("sum5", 2000, 1.0, 0.001, Dyadic(330589137141286336, 64)),
+    ("sum5", 2000, 5.0, 1e-06, Dyadic(83219270911210112, 64)),
+    ("sum5", 30000, 0.05, 1e-06, Dyadic(4779212723063589888, 64)),
+    ("sum5", 30000, 0.3, 1e-12, Dyadic(1168478102633362176, 64)),
+    ("sum5", 30000, 0.3, 1e-06, Dyadic(499865230920970624, 64)),
+    ("sum5", 30000, 2.5, 1e-06, Dyadic(14119738092270630, 64)),
+]
+
+
+@pytest.mark.parametrize(("kind", "users", "epsilon", "delta", "flip"), CALIBRATED_BEFORE)
+def test_documents_of_before_still_verify(kind, users, epsilon, delta, flip):
+    """Flip probabilities of the previous accountants, which were close to the least ones."""
+    curves = {
+        "hist": lambda: FlippedHistogram(users, flip),
+        "count": lambda: FlippedSum(users, flip, 1),
+        "sum5": lambda: FlippedSum(users, flip, 5),
+    }
+    assert curves[kind]().delta_at(epsilon) <= delta
+
+
+@pytest.mark.parametrize(
+    ("users", "domain_size", "buckets", "whole", "epsilon", "delta"),
+    [(10**5, 10**6, 2344, 1, 1.0, 1e-6), (10**6, 10**9, 23_444, 1, 1.0, 1e-6), (10**6, 10**6, 378, 1, 0.1, 1e-6),
+     (10**4, 10**4, 37, 10, 0.1, 1e-6)],
+)  # fmt: skip
+def test_hashed_documents_of_before_still_verify(users, domain_size, buckets, whole, epsilon, delta):
+    collision = AffineHashes.for_domain(domain_size, buckets).collision
+    assert Slots(whole, Dyadic(0)).hashed_curve(users, buckets, collision).delta_at(epsilon) <= delta

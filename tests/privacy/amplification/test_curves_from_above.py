@@ -71,13 +71,13 @@ def test_dropping_what_is_left_out_would_be_caught(monkeypatch):
     exact = exact_clones_delta([(40, Fraction(1, 2))], 0, Fraction(1), Fraction(math.exp(8.0)))
     assert Fraction(curve.delta_at(8.0)) >= exact
     monkeypatch.setattr(clones, "_CUTS", (1e-2,))
-    clones._clone_counts.cache_clear()
+    clones.clone_counts.cache_clear()
     assert Fraction(curve.delta_at(8.0)) >= exact  # coarse, and still above
     blocks = clones._blocks
     monkeypatch.setattr(clones, "_blocks", lambda *given: (*blocks(*given)[:2], 0.0))
-    clones._clone_counts.cache_clear()
+    clones.clone_counts.cache_clear()
     assert Fraction(curve.delta_at(8.0)) < exact
-    clones._clone_counts.cache_clear()
+    clones.clone_counts.cache_clear()
 
 
 def test_fewer_clones_are_worse():
@@ -96,14 +96,14 @@ def test_blocks_of_clones_only_overestimate(monkeypatch):
     ]
     for curve, epsilon in zip(curves, (0.02, 0.015), strict=True):
         fine = curve.delta_at(epsilon)
-        clones._clone_counts.cache_clear()
+        clones.clone_counts.cache_clear()
         with monkeypatch.context() as patch:
             patch.setattr(clones, "_COARSENESS", 1e-4)
             coarse = curve.delta_at(epsilon)
-            clones._clone_counts.cache_clear()
+            clones.clone_counts.cache_clear()
             patch.setattr(clones, "_LONGEST_SUM", 0)
             by_tails = curve.delta_at(epsilon)
-            clones._clone_counts.cache_clear()
+            clones.clone_counts.cache_clear()
         assert fine * (1 - 1e-9) <= coarse <= fine * 1.02
         assert by_tails == pytest.approx(coarse, rel=1e-6)
 

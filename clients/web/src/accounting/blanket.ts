@@ -9,9 +9,9 @@ export interface Blanket { readonly whole: number; readonly rest: Dyadic }
 const MAX_STEPS = 1 << 25;
 const WIDEST_VARIANCE = 1e8;
 
-/** The number of uniform messages of h users that hit either of two of n cells; every `step`th number stands for those after it. */
-function hits({ whole, rest }: Blanket, h: number, n: bigint): Steps {
-  const first = windowOf(h * whole, 2n, n), second = windowOf(h, 2n * rest.numerator, n << BigInt(rest.bits));
+/** The number of uniform messages of h users that hit with probability share/n each; every `step`th number stands for those after it. */
+function hits({ whole, rest }: Blanket, h: number, n: bigint, share = 2n): Steps {
+  const first = windowOf(h * whole, share, n), second = windowOf(h, share * rest.numerator, n << BigInt(rest.bits));
   const step = Math.ceil(Math.sqrt((first.masses.length * second.masses.length) / MAX_STEPS)), [a, b] = [coarser(first, step), coarser(second, step)];
   const masses = new Float64Array(a.length + b.length - 1);
   for (let i = 0; i < a.length; i++) for (let j = 0; j < b.length; j++) masses[i + j]! += a[i]! * b[j]!;
@@ -39,6 +39,45 @@ function coarser({ masses }: Window, step: number): Float64Array {
 /** Delta of a message in the clear among the uniform messages of h users on n cells: exact, but rounded up. */
 export const blanketDelta = (blanket: Blanket, h: number, n: bigint, epsilon: number): number =>
   n === 1n ? 0 : amongClones(hits(blanket, h, n), { alpha: 1, notAlpha: 0, E: Math.exp(epsilon) });
+
+/** The same for hashed values on n buckets, two of which have the same hash with probability a/d: such messages hide both. */
+export function hashedBlanketDelta(blanket: Blanket, h: number, n: bigint, a: bigint, d: bigint, epsilon: number): number {
+  const { first, masses, outside, step } = hits(blanket, h, n * d, 2n * d - a), collision = Number(a) / Number(d), E = Math.exp(epsilon);
+  const skip = Math.ceil(Math.sqrt(first + step * masses.length) / 80);
+  let sum = 0, divergence = 1;
+  masses.forEach((mass, i) => {
+    if (i % skip === 0) divergence = threeKindsDivergence(first + step * i + 1, collision, E); // it falls, as below
+    sum += mass * divergence;
+  });
+  return roundedUp(sum, outside);
+}
+
+/**
+ * Of n messages that agree with either of two values, one is the user's. Bin(n, c/(2 - c)) of them agree with both: (2 - c)/n
+ * times the expectation of max(0, A + both - E (n - A)), A of Bin(n - both, 1/2). It falls with `both`: the least of a block is a bound.
+ */
+function threeKindsDivergence(n: number, c: number, E: number): number {
+  const { first, masses, outside } = binomialWindow(n, c / (2 - c), (2 - 2 * c) / (2 - c), 1e-60), block = Math.max(1, Math.floor(n / 1400));
+  let sum = 0, gain = 0;
+  masses.forEach((mass, i) => {
+    if (i % block === 0) gain = expectedGain(n - first - i, 1 + E, E * n - first - i);
+    sum += mass * gain;
+  });
+  return ((2 - c) / n) * sum + outside;
+}
+
+/** The expectation of max(0, slope A - threshold) for A of Bin(n, 1/2). */
+function expectedGain(n: number, slope: number, threshold: number): number {
+  const start = Math.max(0, Math.floor(threshold / slope));
+  let sum = 0, mass = binomial(start, n, 0.5, 0.5);
+  for (let i = start; i <= n; i++) {
+    const term = mass * Math.max(0, slope * i - threshold);
+    sum += term;
+    if (mass === 0 || (term < 1e-17 * sum && 2 * i > n)) break;
+    mass *= (n - i) / (i + 1);
+  }
+  return sum;
+}
 
 /** A message that is of its own type with probability alpha, compared with one of the other type, at E = e^epsilon. */
 export interface Types { readonly alpha: number; readonly notAlpha: number; readonly E: number }

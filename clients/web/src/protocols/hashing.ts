@@ -1,5 +1,5 @@
 /** Hashed categories: local (histogram/local-hashing), and in the clear among uniform ones (histogram/hashed-blanket). */
-import { blanketDelta } from "../accounting/blanket.ts";
+import { hashedBlanketDelta } from "../accounting/blanket.ts";
 import { fields } from "../canonical.ts";
 import { response, type Draws } from "../draw.ts";
 import { dyadic, type Dyadic } from "../numbers.ts";
@@ -28,6 +28,12 @@ function isPrime(n: number): boolean {
   return true;
 }
 
+/** The probability that two values have the same hash, as numerator and denominator. */
+function collision({ prime, buckets }: Hashes): [bigint, bigint] {
+  const [p, b] = [BigInt(prime), BigInt(buckets)];
+  return [(p / b) * ((p % b) + p - b), p * (p - 1n)];
+}
+
 export const formatOf = ({ prime, buckets }: Hashes) => ({ bounds: [BigInt(prime - 1), BigInt(prime), BigInt(buckets)], flags: 0 });
 
 export function hashedReport(draws: Draws, hashes: Hashes, x: number, blanket?: Dyadic): Message {
@@ -51,7 +57,7 @@ const hashedBlanket: Reader = (document) => {
   return {
     domain, terms, format, maxMessages: maxBlanketMessages(blanket), localEpsilon: Infinity,
     randomize: (draws, x) => [hashedReport(draws, hashes, x), ...addedMessages(draws, blanket, format.bounds)],
-    delta: (epsilon) => blanketDelta(blanket, terms.honest, BigInt(buckets), epsilon),
+    delta: (epsilon) => hashedBlanketDelta(blanket, terms.honest, BigInt(buckets), ...collision(hashes), epsilon),
   };
 };
 

@@ -86,11 +86,11 @@ class ClonesCurve:
             return 0.0
         delta = 1.0
         for cut in self._cuts(alpha, growth):
-            counts = _clone_counts(self.clones, self.sure, cut)
+            counts = clone_counts(self.clones, self.sure, cut)
             deltas = _two_types_delta(counts.least, alpha, growth)
             delta = counts.expectation(deltas)
             if counts.slack * float(deltas.sum()) > 1e-7 * delta:  # below the resolution of the Fourier transform
-                delta = _clone_counts(self.clones, self.sure, cut, direct=True).expectation(deltas)
+                delta = clone_counts(self.clones, self.sure, cut, direct=True).expectation(deltas)
             delta += counts.left_out * (max(edge, 0.0) + edge_error)
             if delta > 1e6 * cut:
                 break
@@ -98,7 +98,7 @@ class ClonesCurve:
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
         """One pair, since exchanging the two types exchanges its distributions; none if it has too many outcomes."""
-        counts = _clone_counts(self.clones, self.sure, cut)
+        counts = clone_counts(self.clones, self.sure, cut)
         blocks = min(_BLOCKS_OF_PAIR, len(counts.least))
         if counts.slack > 0 or blocks * (2 * _reach(counts, cut) + 1) > _MAX_OUTCOMES_OF_PAIR:
             return ()
@@ -106,7 +106,7 @@ class ClonesCurve:
 
     def pair_of_about(self, outcomes: int, cut: float) -> DiscretePair:
         """A pair with about ``outcomes`` outcomes; if there are too many clones, the pair of fewer, which is worse."""
-        counts = _clone_counts(self._bounded_clones, min(self.sure, _MAX_CLONES_OF_PAIR), cut, direct=True)
+        counts = clone_counts(self._bounded_clones, min(self.sure, _MAX_CLONES_OF_PAIR), cut, direct=True)
         return self._pair(counts.coarsened(max(_FEWEST_BLOCKS, outcomes // (2 * _reach(counts, cut) + 1))), cut)
 
     @property
@@ -117,7 +117,7 @@ class ClonesCurve:
             replace(part, trials=min(part.trials, limit)) for part, limit in zip(self.clones, limits, strict=True)
         )
 
-    def _pair(self, counts: _CloneCounts, cut: float) -> DiscretePair:
+    def _pair(self, counts: CloneCounts, cut: float) -> DiscretePair:
         """An outcome is a block of clone counts, taken as its least one, and the number of first-type messages."""
         clones = counts.least[:, None]
         reach = _reach(counts, cut)
@@ -141,7 +141,7 @@ class ClonesCurve:
 
 
 @dataclass(frozen=True, eq=False)
-class _CloneCounts:
+class CloneCounts:
     """The distribution of the number of clones in blocks: the least count of each block, and a bound on its mass."""
 
     least: Integers
@@ -152,33 +152,43 @@ class _CloneCounts:
     """Mass of counts below the first block."""
 
     def expectation(self, values: Floats) -> float:
+        """Upper bound on the expected value of a function of the count that decreases with it."""
         return float((self.mass * values).sum()) + self.slack * float(values.sum())
 
-    def coarsened(self, max_blocks: int) -> _CloneCounts:
+    def coarsened(self, max_blocks: int) -> CloneCounts:
         """The same distribution with adjacent blocks merged into at most ``max_blocks``."""
         starts = np.arange(0, len(self.least), -(-len(self.least) // max_blocks))
         return replace(self, least=self.least[starts], mass=np.add.reduceat(self.mass, starts))
 
 
-def _reach(counts: _CloneCounts, cut: float) -> int:
+def _reach(counts: CloneCounts, cut: float) -> int:
     """A distance from its mean that Bin(clones, 1/2) exceeds with probability at most ``cut`` (Hoeffding)."""
     return math.ceil(math.sqrt(int(counts.least[-1]) * math.log(2 / cut) / 2)) + 2
 
 
 @lru_cache(maxsize=8)
-def _clone_counts(clones: tuple[Binomial, ...], sure: int, cut: float, *, direct: bool = False) -> _CloneCounts:
+def clone_counts(
+    clones: tuple[Binomial, ...],
+    sure: int,
+    cut: float,
+    *,
+    direct: bool = False,
+    coarseness: float = _COARSENESS,
+    blocks_per_deviation: int = _BLOCKS_PER_DEVIATION,
+) -> CloneCounts:
+    """The number of clones, of which counts of a total mass of at most ``cut`` per part are left out."""
     if not clones:
-        return _CloneCounts(np.array([sure]), np.array([1.0]), 0.0, 0.0)
+        return CloneCounts(np.array([sure]), np.array([1.0]), 0.0, 0.0)
     mean = sure + sum(part.mean for part in clones)
     deviation = math.sqrt(sum(part.variance for part in clones))
-    step = max(1, min(int(mean * _COARSENESS), int(deviation / _BLOCKS_PER_DEVIATION)) // len(clones))
+    step = max(1, min(int(mean * coarseness), int(deviation / blocks_per_deviation)) // len(clones))
     first, mass, slack, left_out = sure, np.array([1.0]), 0.0, 0.0
     for part in clones:
         start, part_mass, part_left_out = _blocks(part, step, cut)
         first += start
         left_out += part_left_out
         mass, slack = _convolved(mass, part_mass, slack, direct=direct)
-    return _CloneCounts(first + step * np.arange(len(mass)), mass, slack, left_out)
+    return CloneCounts(first + step * np.arange(len(mass)), mass, slack, left_out)
 
 
 def _blocks(part: Binomial, step: int, cut: float) -> tuple[int, Floats, float]:
@@ -265,18 +275,18 @@ def _fair_upper_tails(k: Integers, trials: Integers, mass: Floats) -> Floats:
     """
     chunks = len(trials) // _CHUNK
     if chunks < 2 or trials[0] < _CHUNKS_FROM or trials[1] - trials[0] != 1:
-        return _fair_upper_tail(k, trials)
+        return fair_upper_tail(k, trials)
     full = chunks * _CHUNK
     rise = np.diff(k[:full], append=k[full - 1])
     step = (mass[:full] / 2 * (1 - rise * ((trials[:full] + 1) / k[:full]))).reshape(chunks, _CHUNK)
     tails = np.empty((chunks, _CHUNK))
-    tails[:, 0] = _fair_upper_tail(k[:full:_CHUNK], trials[:full:_CHUNK])
+    tails[:, 0] = fair_upper_tail(k[:full:_CHUNK], trials[:full:_CHUNK])
     tails[:, 1:] = tails[:, :1] + np.cumsum(step[:, :-1], axis=1)
     tails -= _CHUNK * 2.0**-52 * tails.max(axis=1, keepdims=True)  # round down: these tails are subtracted
-    return np.concatenate((positive_part(tails.ravel()), _fair_upper_tail(k[full:], trials[full:])))
+    return np.concatenate((positive_part(tails.ravel()), fair_upper_tail(k[full:], trials[full:])))
 
 
-def _fair_upper_tail(k: Integers, trials: Integers) -> Floats:
+def fair_upper_tail(k: Integers, trials: Integers) -> Floats:
     """Pr[Bin(trials, 1/2) >= k] for many numbers of trials; k is at least 1."""
     inner = np.clip(k, 1, np.maximum(trials, 1)).astype(np.float64)
     tail: Floats = np.where(k > trials, 0.0, betainc(inner, np.maximum(trials - inner + 1, 1.0), 0.5))

@@ -10,11 +10,13 @@ from shuffledp.checks import check_number_of_users, check_target
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.amplification.blanket_search import excess_of, typical_mean
 from shuffledp.privacy.amplification.clones import ClonesCurve, probability_at_most
+from shuffledp.privacy.amplification.hashed_blanket import HashedBlanketCurve
 from shuffledp.privacy.binomial import MAX_TRIALS, Binomial
 from shuffledp.randomness import Dyadic
 from shuffledp.search import find_bracket, narrow
 
-_CLOSE_ENOUGH = 1e-6  # relative distance of delta from the target
+_CLOSE_ENOUGH, _CLOSE_ENOUGH_FOR_HASHES = 1e-6, 1e-3  # relative distance of delta from the target
+_NO_COLLISIONS = Fraction(0)
 _NARROW = 2e-8
 _FURTHEST = 60.0  # distance from the guess, in the logarithm of the mean
 _MAX_PER_CELL = 1e13
@@ -68,11 +70,17 @@ class Slots:
                 parts.append(Binomial(min(trials, MAX_TRIALS), probability))  # fewer clones are worse
         return ClonesCurve(tuple(parts), alpha=1.0, sure=sure)
 
+    def hashed_curve(self, users: int, buckets: int, collision: Fraction) -> HashedBlanketCurve:
+        """As ``curve`` for hashed values, two of which have the same hash with this probability."""
+        messages = (users * self.whole, Fraction(1)), (users, self.rest.fraction)
+        return HashedBlanketCurve(messages, buckets, collision, self.curve(users, buckets))
 
-def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
+
+def least_slots(users: int, cells: int, epsilon: float, delta: float, *, collision: Fraction = _NO_COLLISIONS) -> Slots:
     """The fewest uniform messages per user over ``cells`` cells that make one more message private.
 
-    ``users`` is the number of honest users. The target is checked at exactly the returned probabilities.
+    ``users`` is the number of honest users. If cells are buckets of hashes, ``collision`` is the probability that two
+    values have the same one. The target is checked at exactly the returned probabilities.
     """
     check_target(epsilon, delta)
     check_number_of_users(users)
@@ -90,8 +98,11 @@ def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
         )
 
     def delta_of(log_mean: float) -> float:
-        return Slots.at_least(math.exp(log_mean)).curve(users, cells).delta_at(epsilon)
+        slots = Slots.at_least(math.exp(log_mean))
+        curve = slots.hashed_curve(users, cells, collision) if collision else slots.curve(users, cells)
+        return curve.delta_at(epsilon)
 
+    close_enough = _CLOSE_ENOUGH_FOR_HASHES if collision else _CLOSE_ENOUGH
     guess = math.log(typical * cells / users)
     excess = excess_of(delta_of, delta)
     bracket = find_bracket(excess, guess, guess - _FURTHEST, guess + _FURTHEST, step=0.1, growth=4)
@@ -107,6 +118,6 @@ def least_slots(users: int, cells: int, epsilon: float, delta: float) -> Slots:
         excess,
         bracket,
         next_point=lambda ends: ends.secant_from_high(0.01, 1e-3),
-        enough=lambda ends: ends.width <= _NARROW or ends.weight_high > -_CLOSE_ENOUGH,
+        enough=lambda ends: ends.width <= _NARROW or ends.weight_high > -close_enough,
     )
     return Slots.at_least(math.exp(log_mean))

@@ -22,11 +22,12 @@ Floats = NDArray[np.float64]
 
 _RANGES = 12  # initial number of equal ranges of each of K and K'
 _FINEST_SHARE, _HALVINGS = 2.0**-9, 6  # and finer ones at the ends
-_REFINEMENTS = 5
+_REFINEMENTS = 10
 _PARTS = 2
-_CLOSE = 0.004  # relative distance of the noise that the bound requires from the noise that data require
-_FEW_USERS = 256  # for whom single data sets are compared
-_EXACT_CELLS = 16
+_CLOSE = (0.001, 0.004)  # share of noise by which the bound may exceed the truth; the first that is affordable
+_MOST_RANGES = 160
+_FEW_USERS = 100  # for whom single data sets are compared
+_DIVISIONS = 24
 _CELLS_OF_DIRECTIONS = 8
 
 
@@ -123,21 +124,53 @@ class _Search:
         for _ in range(_REFINEMENTS):
             for corner in self._corners(*_largest(bounds, ranges)):
                 reached = max(reached, self._exact(corner))
-            finer = _refined(ranges, bounds.max(axis=0) > reached * (1 + self._tolerance(reached)))
+            finer = self._refined(ranges, bounds.max(axis=0), reached)
             if len(finer) == len(ranges):
                 break
             ranges, bounds = finer, self._bounds(finer)
-        for _ in range(_EXACT_CELLS):  # without the spread of ratios over the grid
-            at = np.unravel_index(int(np.argmax(bounds)), bounds.shape)
-            exact = self._exact(self._cell(ranges[at[0]], ranges[at[1]]))
-            if exact >= bounds[at]:
-                break
-            bounds[at] = bounds[at[::-1]] = exact
-        return float(bounds.max()), self._cell(*_largest(bounds, ranges))
+        return self._with_worst_divided(bounds, ranges)
 
-    def _tolerance(self, delta: float) -> float:
-        """The relative excess over delta that corresponds to slightly less noise: delta falls with a power of it."""
-        return 0.0 if self._curve.users <= _FEW_USERS else -_CLOSE * math.log(min(max(delta, 1e-300), 0.5))
+    def _with_worst_divided(self, bounds: Floats, ranges: list[Range]) -> tuple[float, Cell]:
+        """The largest bound, after the worst cells were computed without the grid and divided further."""
+        parts: list[tuple[float, Cell]] = []
+        computed: set[tuple[int, int]] = set()
+        for _ in range(_DIVISIONS):
+            at = np.unravel_index(int(np.argmax(bounds)), bounds.shape)
+            cell = self._cell(ranges[at[0]], ranges[at[1]])
+            worst = max([(float(bounds[at]), cell), *parts])
+            key = (int(at[0]), int(at[1]))
+            if worst[1] == cell and key not in computed:
+                bounds[at] = min(bounds[at], self._exact(cell))
+                computed.add(key)
+                continue
+            divided = _divided(worst[1], self._curve.users - 1)
+            if len(divided) == 1:
+                break  # exact: the divergence at a single (K, K')
+            if worst[1] == cell:
+                bounds[at] = 0.0
+            else:
+                parts.remove(worst)
+            parts += [(self._exact(part), part) for part in divided]
+        i, j = np.unravel_index(int(np.argmax(bounds)), bounds.shape)
+        return max([(float(bounds[i, j]), self._cell(ranges[i], ranges[j])), *parts])
+
+    def _refined(self, ranges: list[Range], bounds: Floats, reached: float) -> list[Range]:
+        """The ranges, those in parts whose bound is far above the largest divergence that was reached.
+
+        Delta falls with a power of the noise, so a small share of noise is a share of delta that is ln(1/delta) times
+        as large.
+        """
+        for close in (0.0, *_CLOSE) if self._curve.users <= _FEW_USERS else _CLOSE:
+            loose = bounds > reached * (1 - close * math.log(min(max(reached, 1e-300), 0.5)))
+            if len(ranges) + np.count_nonzero(loose) <= _MOST_RANGES:
+                break
+        else:
+            return ranges
+        return [
+            part
+            for (start, end), divide in zip(ranges, loose.tolist(), strict=True)
+            for part in (pairwise((start + edges(end - start - 1, _PARTS)).tolist()) if divide else ((start, end),))
+        ]
 
     def _cell(self, mirrored: Range, other: Range) -> Cell:
         return (self._curve.users - mirrored[1], self._curve.users - mirrored[0], *other)
@@ -176,10 +209,8 @@ def _first_edges(last: int) -> list[int]:
     return sorted(inner | near | {last + 1 - edge for edge in near})
 
 
-def _refined(ranges: list[Range], loose: NDArray[np.bool_]) -> list[Range]:
-    """The ranges, those that are loose in parts."""
-    return [
-        part
-        for (start, end), divide in zip(ranges, loose.tolist(), strict=True)
-        for part in (pairwise((start + edges(end - start - 1, _PARTS)).tolist()) if divide else ((start, end),))
-    ]
+def _divided(cell: Cell, others: int) -> list[Cell]:
+    """The parts of the cell, without those that no data set can reach."""
+    first = pairwise((cell[0] + edges(cell[1] - cell[0] - 1, _PARTS)).tolist())
+    second = list(pairwise((cell[2] + edges(cell[3] - cell[2] - 1, _PARTS)).tolist()))
+    return [(*a, *b) for a in first for b in second if a[0] + b[0] <= others]

@@ -26,6 +26,7 @@ Cell = tuple[int, ...]
 _CELLS = 32  # initial number of ranges of K
 _REFINEMENTS = 6
 _MOST_REFINED = 48  # number of the worst cells that are subdivided at a time
+_ALWAYS_REFINED, _ROUNDS_OF_WORST = 4, 3  # the worst of them are in any case, so often
 _PARTS = 4
 _CLOSE = 0.01  # relative distance of the bound from a divergence that data reach
 _CELLS_OF_DIRECTIONS = 8
@@ -72,14 +73,16 @@ class FlippedSum:
             return 0.0, (int(starts[-1]), others)
         epsilon = min(epsilon, LARGEST_EPSILON)
         bounds, reached = _bounds(self, starts, others - ends, epsilon), 0.0
-        for _ in range(_REFINEMENTS):
+        for round_ in range(_REFINEMENTS):
             worst = int(np.argmax(bounds))
             corners = np.array([starts[worst], ends[worst]])
             reached = max(reached, float(_bounds(self, corners, others - corners, epsilon).max()))
             order = np.argsort(bounds)[-_MOST_REFINED:]
-            loose = order[(bounds[order] > reached * (1 + _CLOSE)) & (starts[order] < ends[order])]
-            if len(loose) == 0:
-                break
+            is_loose = bounds[order] > reached * (1 + _CLOSE)
+            is_loose[-_ALWAYS_REFINED:] |= round_ < _ROUNDS_OF_WORST
+            loose = order[is_loose & (starts[order] < ends[order])]
+            if len(loose) == 0 or starts[worst] == ends[worst]:
+                break  # close enough, or exact: the divergence at a single K
             finer = [starts[i] + edges(int(ends[i] - starts[i]), _PARTS) for i in loose]
             new_starts, new_ends = (
                 np.concatenate([parts[:-1] for parts in finer]),

@@ -3,7 +3,7 @@
 A message is a newly drawn hash function and a bucket: that of the user's value, or in the added messages a uniform one.
 The number of messages depends on the number of buckets, not on the size of the domain.
 
-Accounting: ``shuffledp.privacy.amplification.uniform_blanket`` and ``shuffledp.privacy.amplification.clones``.
+Accounting: ``shuffledp.privacy.amplification.hashed_blanket``.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from shuffledp.randomness import SYSTEM, Dyadic, RandomSource, integers
 _LEAST_DOMAIN = 4
 _MAX_BUCKETS = 1 << 30
 _MAX_LISTED = 10_000
+_WORTH_A_COIN = 0.995  # a random number of messages saves at least this share of them
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,18 @@ class HashedBlanketHistogram(BlanketProtocol, HashedHistogram):
             if chosen < 2:
                 raise too_few_users(honest, most_messages, math.ceil(2 * mean / honest) + 1)
             return cls(target, slots_of(mean * chosen / honest), chosen, size, named)
-        chosen = buckets or most_buckets(target, added, largest)
+
+        def collision_of(number: int) -> Fraction:
+            return AffineHashes.for_domain(size, number).collision
+
+        chosen = buckets or most_buckets(target, added, largest, collision_of)
         if chosen < 2:
-            needed = least_slots(honest, 2, target.epsilon, target.delta).mean
+            needed = least_slots(honest, 2, target.epsilon, target.delta, collision=collision_of(2)).mean
             raise too_few_users(honest, most_messages, math.ceil(needed) + 1)
-        if chosen < largest and buckets is None:  # this many buckets need all allowed messages
-            return cls(target, Slots(added, Dyadic(0)), chosen, size, named)
-        return cls(target, least_slots(honest, chosen, target.epsilon, target.delta), chosen, size, named)
+        slots = least_slots(honest, chosen, target.epsilon, target.delta, collision=collision_of(chosen))
+        if buckets is None and slots.mean > added * _WORTH_A_COIN:
+            slots = Slots(added, Dyadic(0))  # the same number of messages from everybody
+        return cls(target, slots, chosen, size, named)
 
     @classmethod
     def alternatives(cls, **settings: Any) -> Iterable[dict[str, Any]]:  # noqa: ARG003
@@ -115,9 +121,9 @@ class HashedBlanketHistogram(BlanketProtocol, HashedHistogram):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """A uniform message agrees with a value with probability 1/buckets; agreeing with two improves privacy."""
-        curve = self.blanket.curve(self.target.honest_users, self.buckets)
-        return self.target.guarantee(curve, theorem=BLANKET_THEOREM)
+        """A uniform message agrees with a value with probability 1/buckets, or with two that collide."""
+        curve = self.blanket.hashed_curve(self.target.honest_users, self.buckets, self.hashes.collision)
+        return self.target.guarantee(curve, theorem=f"{BLANKET_THEOREM}; with the probability of a collision")
 
     def report_pmf(self, value: int) -> Pmf:
         """A uniform function with the value's bucket, and uniform messages."""

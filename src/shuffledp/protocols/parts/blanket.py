@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import combinations_with_replacement
 
@@ -84,26 +84,35 @@ def paper_blanket_mean(epsilon: float, delta: float) -> float:
     return 32 * math.log(2 / delta) / epsilon**2
 
 
-def most_buckets(target: Target, added: int, largest: int) -> int:
+def most_buckets(
+    target: Target, added: int, largest: int, collision_of: Callable[[int], Fraction] | None = None
+) -> int:
     """The most buckets for which ``added`` messages per user meet the target; 1 if not even 2 do.
 
-    With more buckets fewer messages hit each of them, which is less private. The search starts from the number of
-    messages per bucket that a similar number of buckets needs.
+    With more buckets fewer messages hit each of them, which is less private. ``collision_of`` gives the probability
+    that two values share one of so many buckets, if they can. The search starts from the number of messages per bucket
+    that a similar number of buckets needs, and from the buckets that suffice without collisions.
     """
     slots, users = Slots(added, Dyadic(0)), target.honest_users
 
-    def enough(buckets: int) -> bool:
+    def surely_enough(buckets: int) -> bool:
         return slots.curve(users, buckets).delta_at(target.epsilon) <= target.delta
+
+    def enough(buckets: int) -> bool:
+        if collision_of is None:
+            return surely_enough(buckets)
+        curve = slots.hashed_curve(users, buckets, collision_of(buckets))
+        return curve.delta_at(target.epsilon) <= target.delta
 
     similar = max(2, min(largest, added * users // _TYPICAL_MESSAGES))
     messages_per_bucket = least_slots(users, similar, target.epsilon, target.delta).mean / similar
     low = min(max(2, math.floor(added / messages_per_bucket)), largest)
     step = 1
-    while low > 2 and not enough(low):
+    while low > 2 and not surely_enough(low):
         low, step = max(2, low - step), 2 * step
     if low == 2 and not enough(2):
         return 1
-    high, step = low + 1, 1
+    high, step = low + 1, max(1, low // 200)
     while high <= largest and enough(high):
         low, high, step = high, high + step, 2 * step
     high = min(high, largest + 1)
