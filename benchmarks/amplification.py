@@ -1,7 +1,8 @@
 """Benchmark of amplification by shuffling against the scripts that the authors of the theorems have published.
 
-The scripts are not packages, so they are not installed: clone apple/ml-shuffling-amplification and
-BorjaBalle/amplification-by-shuffling into one directory and name it in SHUFFLEDP_PUBLIC_SCRIPTS.
+The scripts are not packages, so they are not installed: clone apple/ml-shuffling-amplification,
+BorjaBalle/amplification-by-shuffling and wangsw/PrivacyAmplification into one directory and name it in
+SHUFFLEDP_PUBLIC_SCRIPTS. Without them, only our own times are measured.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _VARIABLE = "SHUFFLEDP_PUBLIC_SCRIPTS"
 _CLONES = "ml-shuffling-amplification/computeamplification.py"
 _BOUNDS = "amplification-by-shuffling/shuffleddp/amplification_bounds.py"
 _MECHANISMS = "amplification-by-shuffling/shuffleddp/mechanisms.py"
+_UNIFIED = "PrivacyAmplification/unifiedamplification.py"
 _AGREEMENT = 1e-3
 _HALVINGS = 20
 _OFTEN = 20
@@ -42,6 +44,7 @@ class _Target:
 
 _TARGETS = (_Target(1_000, 1.0, 1e-5, 1), _Target(10_000, 2.0, 1e-6, 4), _Target(100_000, 4.0, 1e-6, 4))
 _RESPONSES = (2, 100)
+_CATEGORIES = (10, 100)
 
 
 def measure(quick: bool) -> Iterator[Finding]:
@@ -50,6 +53,10 @@ def measure(quick: bool) -> Iterator[Finding]:
 
     for target in _TARGETS:
         yield _ours_alone("clones", METHODS["clones"], target, repetitions=5 if quick else 15)
+    for target in _TARGETS:
+        for values in _CATEGORIES:
+            method = partial(_response_epsilon, values)
+            yield _ours_alone(f"{values} answers", method, target, repetitions=5 if quick else 15)
     directory = os.environ.get(_VARIABLE)
     if not directory:
         yield report(
@@ -58,6 +65,13 @@ def measure(quick: bool) -> Iterator[Finding]:
             f"{_VARIABLE} is not set: benchmarks/amplification.py says to what",
         )
         return
+    if (Path(directory) / _UNIFIED).is_file():
+        program = _loaded(Path(directory) / _UNIFIED)
+        for target in _TARGETS:
+            for values in _CATEGORIES:
+                yield from _k_ary_response(program, target, values, repetitions=3 if quick else 9)
+    else:
+        yield report("the comparison of k-ary response", "skipped", f"{_VARIABLE} lacks {_UNIFIED}")
     if missing := [each for each in (_CLONES, _BOUNDS, _MECHANISMS) if not (Path(directory) / each).is_file()]:
         yield report("the comparison with the public scripts", "skipped", f"{_VARIABLE} lacks {', '.join(missing)}")
         return
@@ -185,6 +199,36 @@ def _randomized_response(
     )
     yield report(
         "its processor time over the script's", f"{times.processor_ratio('ours', 'theirs'):.0f}x", _details(times)
+    )
+
+
+def _response_epsilon(values: int, users: int, local_epsilon: float, delta: float) -> float:
+    """The epsilon of shuffled randomized response, to nine digits."""
+    from shuffledp.privacy.amplification import RandomizedResponseCurve
+    from shuffledp.privacy.guarantee import least_epsilon
+    from shuffledp.randomness import Dyadic
+
+    blanket = Dyadic.at_least(values / (math.exp(local_epsilon) + values - 1))
+    return least_epsilon(RandomizedResponseCurve(users, blanket, values), delta)
+
+
+def _k_ary_response(program: Any, target: _Target, values: int, *, repetitions: int) -> Iterator[Finding]:
+    """The program bisects; it is given as many steps as a thousandth takes. Its bound is another one, and close."""
+    arguments = (target.users, target.local_epsilon, target.delta)
+    ours = _response_epsilon(values, *arguments)
+    parameters = program.computeUBParameters(target.local_epsilon, "krr", values)
+    steps = math.ceil(math.log2(target.local_epsilon / (_AGREEMENT * ours)))
+    find_theirs = partial(program.amplificationUB, *parameters, target.users, target.delta, steps)
+    times = side_by_side(
+        {"ours": lambda: _response_epsilon(values, *arguments), "theirs": find_theirs}, repetitions=repetitions
+    )
+    yield report(
+        f"{values} answers, epsilon over the program's: {target}",
+        f"{ours / find_theirs():.4f}x",
+        f"ours {ours:.6g}, {steps} halvings",
+    )
+    yield at_most(
+        "its processor time over the program's", times.processor_ratio("ours", "theirs"), 0.5, "x", _details(times)
     )
 
 

@@ -156,3 +156,23 @@ def test_honest_users(row):
         except sdp.ShuffledpError:
             cells.append("none")
     assert row[1:] == cells
+
+
+@pytest.mark.parametrize("row", rows("Noise that is no longer added"), ids=" ".join)
+def test_removed_slack(row):
+    """The numbers of today; those of before are printed as they were, and all larger."""
+    users, kind, setting, epsilon, delta, _, before, now = row
+    question, name = kind.strip("`").split("/")
+    number = int(setting.split()[0]) if setting else 5
+    settings = {"domain_size": 1_000, "buckets": number} if "buckets" in setting else {"domain_size": number}
+    protocol = sdp.find(question, name).calibrate(
+        users=int(users), epsilon=float(epsilon), delta=float(delta), **(settings if question == "histogram" else {})
+    )
+    if name == "cheu":
+        noise = int(users) * float(protocol.flip)
+    elif name == "hashed-blanket":
+        noise = protocol.blanket.mean
+    else:
+        noise = float(protocol.blanket) / 2 if number == 2 else int(users) * float(protocol.blanket) / number
+    assert f"{noise:.4g}" == f"{float(now):.4g}"
+    assert noise < float(before)

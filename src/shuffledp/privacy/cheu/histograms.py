@@ -28,6 +28,7 @@ _CLOSE = (0.001, 0.004)  # share of noise by which the bound may exceed the trut
 _MOST_RANGES = 160
 _FEW_USERS = 100  # for whom single data sets are compared
 _DIVISIONS = 24
+_TRIALS, _LEAST_PROGRESS = 6, 0.2  # so many divisions must reduce the excess by this share
 _CELLS_OF_DIRECTIONS = 8
 
 
@@ -128,16 +129,19 @@ class _Search:
             if len(finer) == len(ranges):
                 break
             ranges, bounds = finer, self._bounds(finer)
-        return self._with_worst_divided(bounds, ranges)
+        return self._with_worst_divided(bounds, ranges, reached)
 
-    def _with_worst_divided(self, bounds: Floats, ranges: list[Range]) -> tuple[float, Cell]:
+    def _with_worst_divided(self, bounds: Floats, ranges: list[Range], reached: float) -> tuple[float, Cell]:
         """The largest bound, after the worst cells were computed without the grid and divided further."""
         parts: list[tuple[float, Cell]] = []
         computed: set[tuple[int, int]] = set()
-        for _ in range(_DIVISIONS):
+        excess = float(bounds.max()) - reached
+        for division in range(_DIVISIONS):
             at = np.unravel_index(int(np.argmax(bounds)), bounds.shape)
             cell = self._cell(ranges[at[0]], ranges[at[1]])
             worst = max([(float(bounds[at]), cell), *parts])
+            if worst[0] - reached > excess * (1 - _LEAST_PROGRESS * (division // _TRIALS)):
+                break  # many cells are equally bad
             key = (int(at[0]), int(at[1]))
             if worst[1] == cell and key not in computed:
                 bounds[at] = min(bounds[at], self._exact(cell))
