@@ -68,7 +68,7 @@ def test_the_variance_formula():
 def test_given_buckets_and_the_paper_constant():
     given = HashedBlanketHistogram.calibrate(users=10_000, domain_size=1000, buckets=100, **TARGET)
     assert given.buckets == 100
-    assert given.cost.messages_per_user == pytest.approx(1.4265, abs=0.001)
+    assert given.cost.messages_per_user == pytest.approx(1.4233, abs=0.001)  # 1.4265 if values did not collide
     paper = HashedBlanketHistogram.calibrate(users=10_000, domain_size=1000, calibration="paper", **TARGET)
     assert paper.buckets == math.floor(10_000 / (32 * math.log(2e6)))
     assert paper.blanket.mean == pytest.approx(32 * math.log(2e6) * paper.buckets / 10_000)
