@@ -74,7 +74,6 @@ def test_an_option_of_a_command_line_means_the_same_everywhere():
         "--protocol",  # solve reproduces a paper's protocol
         "--route",  # solve has one route more, and an enumeration of its own
         "--trust",  # of a plan, with references; of a task, among the two that a collection has
-        "--open",  # the time that rounds of a series are open; a switch that opens a page
         "--port",  # of a server in its settings; of a local page
         "--other",  # a category by name; for strings, a switch
         "--devices", "--out", "--column", "--trials",
