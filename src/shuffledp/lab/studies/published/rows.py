@@ -25,9 +25,9 @@ _LUO_USERS = 10**5
 _RM2_LEVELS, _RM2_EPSILON, _RM2_DELTA = 10, 4.0, 1e-11
 _RM2_USERS, _RM2_CELLS = 10**6, 1000
 
-CLONES = "Feldman and others (2021); README of apple/ml-shuffling-amplification at 993d285"
-VARIATION_RATIO = "Wang and others (2024); unifiedamplification.py of wangsw/PrivacyAmplification at dd294cd"
-FFT_BLANKET = "Su and others (2025), program of the preprint 2504.07414"
+CLONES = "Feldman and others (2021); README of apple/ml-shuffling-amplification at 3fde493"
+VARIATION_RATIO = "Wang and others (2024); wangsw/PrivacyAmplification, version not recorded"
+FFT_BLANKET = "Su and others (2025), program, version not recorded"
 LUO_2 = "Luo and others (2022), Table 2"
 LUO_3 = "Luo and others (2022), Table 3"
 LUO_5 = "Luo and others (2022), Table 5"
@@ -239,8 +239,8 @@ ROWS = (
         messages_at_equal_error,
         1078.8,
         0.01,
-        assumed="unknown: users, categories, epsilon, delta and the share of epsilon; assumed: n = d = 1e5, epsilon 1, "
-        "delta n^-2, and the share with which the paper's constants give the printed number",
+        assumed="unknown: categories and the share of epsilon; assumed: n = d = 1e5, epsilon 1, delta n^-2, and the "
+        "share with which the paper's constants give the printed number",
     ),
     Published(
         NOTEBOOK,
@@ -260,7 +260,7 @@ ROWS = (
         sampled_threshold,
         11,
         whole_numbers=True,
-        assumed="unknown: how K was derived; compared with sampling and thresholding alone, without dummies",
+        assumed="not examined: how K was derived; compared with sampling and thresholding alone, without dummies",
     ),
     Published(
         RM2,
