@@ -98,7 +98,7 @@ def test_a_release_that_is_left_out_is_caught(monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "rmse"),
-    [("uniform-blanket", 24.0), ("balcer-cheu", 25.1), pytest.param("correlated-noise", 31.25, marks=pytest.mark.slow)],
+    [("uniform-blanket", 24.0), ("balcer-cheu", 25.1), pytest.param("correlated-noise", 29.96, marks=pytest.mark.slow)],
 )
 def test_errors_of_twelve_histograms_under_one_target(name, rmse):
     protocol = calibrate_within(find("histogram", name), HISTOGRAM, **TARGET, releases=12)

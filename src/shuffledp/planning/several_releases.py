@@ -53,7 +53,7 @@ def calibrate_within(
     composed privacy curve ``before``. ``settings`` are those of a question; ``options`` are passed to ``calibrate``.
     The privacy curves are composed exactly, or without earlier releases by an upper bound within about 0.5 % in
     epsilon where exact composition takes long; the composition of the result is checked. Composition is certified
-    down to delta = 1e-12; for a smaller delta, pairs (epsilon, delta) are added up.
+    down to delta = 1e-40; for a smaller delta, pairs (epsilon, delta) are added up.
 
     InfeasibleError if there is no such protocol.
     """
