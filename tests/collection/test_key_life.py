@@ -103,8 +103,15 @@ def test_trusted_authors():
     assert not authors.are_same_author(first, other)
     with pytest.raises(ParameterError, match="may be forged"):
         authors.follow(Rotation(first, other))
-    with pytest.raises(ParameterError, match="precedes"):
-        authors.follow(Rotation(third, first))
+    for earlier in (first, second):  # a circle would never end
+        with pytest.raises(ParameterError, match="precedes"):
+            authors.follow(Rotation(third, earlier))
+    authors = TrustedAuthors([first, other])
+    assert authors.follow(Rotation(first, second))
+    with pytest.raises(ParameterError, match="follows another key"):
+        authors.follow(Rotation(other, second))
+    assert not authors.are_same_author(first, other)
+    assert authors.are_same_author(first, second)
 
 
 def test_records_of_destruction():

@@ -1,6 +1,7 @@
 """Series in the ledger: reserved as a whole, R of N rounds composed, cancelled rounds freed, nothing forgotten."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -226,6 +227,34 @@ def test_the_cancellation_survives_the_loss_of_its_copies(collection, make_serie
     analyzer = collection.open(round_keys=keys)
     assert analyzer.tasks.get(series.task(0).id) is not None
     assert analyzer.tasks.get(series.task(1).id) is None
+    analyzer.close()
+
+
+def test_killed_before_the_keys_of_cancelled_rounds_were_destroyed(collection, make_series):
+    """The ledger has the cancellation already; the next process destroys the keys, and those of kept rounds stay."""
+    series, keys = prepared(collection, make_series, rounds=4)
+    analyzer = collection.open(round_keys=keys)
+    analyzer.ledger.cancel_series(series.id, 1, kept=[2])
+    analyzer.close()
+    publish(collection, "cancel", Cancellation(series.id, 1, "why").signed(collection.author))
+    collection.open(round_keys=keys).close()
+    assert {file.stem for file in keys.glob("*.key")} == {series.keys[index].analyzer.id for index in (0, 2)}
+
+
+def test_nobody_else_can_use_the_keys_of_a_series(collection, make_series):
+    """Round keys are public: another author could have them destroyed with rounds that are cancelled or fail."""
+    series, keys = prepared(collection, make_series)
+    other = SigningKey.create()
+    other.public.save(collection.folder / "other.pub")
+    authors = (collection.folder / "author.pub", collection.folder / "other.pub")
+    analyzer = collection.open(round_keys=keys, authors=authors)
+    copied = replace(series, first=replace(series.first, name="Copied"), rounds_per_device=1)
+    with pytest.raises(ParameterError, match="of another task or series"):
+        analyzer.tasks.put(copied.signed(other))
+    wire = replace(series.first.wire, shufflers=make_series(shuffler=collection.shuffler)[0].first.wire.shufflers)
+    with pytest.raises(ParameterError, match="of another round"):
+        analyzer.tasks.put(replace(series.first, name="Single", wire=wire).signed(other).to_bytes())
+    assert len(list(keys.glob("*.key"))) == 3
     analyzer.close()
 
 

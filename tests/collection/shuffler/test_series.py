@@ -240,6 +240,24 @@ def test_400_rounds_are_served_one_at_a_time(place, serve, keys, make_series):
     assert time.process_time() - started < 5
 
 
+def test_nobody_else_can_use_the_keys_of_a_series(place, serve, keys, series):
+    """Round keys are public: another task or series could have them destroyed with rounds of its own."""
+    coming = series.task(3)
+    single = replace(
+        coming,
+        name="Single",
+        opens=series.first.opens,
+        closes=series.first.closes,
+        wire=replace(coming.wire, series=None),
+    )
+    publish(place, "single", single.signed(place.author).to_bytes())
+    publish(place, "z-copied", replace(series, first=replace(series.first, name="Copied")).signed(place.author))
+    here = serve(round_keys=keys)
+    assert list(here.shuffler.store.rounds()) == [series.task(0).id]
+    assert [accepted.series.id for accepted in here.shuffler.tasks.series] == [series.id]
+    assert any("of another task or series" in str(refused) for refused in here.shuffler.tasks.refused)
+
+
 def test_the_second_shuffler_of_a_chain(place, make_series):
     """It derives the same tasks, takes no reports, and expects the batch of the first, also days after the end."""
     first = SigningKey.create()

@@ -7,7 +7,9 @@ from collections import Counter
 import pytest
 
 import shuffledp as sdp
+from shuffledp.collection.shuffler import shuffling
 from shuffledp.collection.shuffler import traps as traps_module
+from shuffledp.collection.shuffler.shuffling import RoundShuffler
 from shuffledp.collection.shuffler.traps import TrapDirectory, TrapMissingError, TrapWatch
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
@@ -16,7 +18,7 @@ from shuffledp.collection.wire.keys import SealingKey, SigningKey
 from shuffledp.collection.wire.layers import LayerOpener
 from shuffledp.collection.wire.opening import Opener
 from shuffledp.collection.wire.outer_seal import ReportOpener
-from shuffledp.errors import UnreachableError
+from shuffledp.errors import RefusedError, UnreachableError
 
 SIZE, TRAPS, ROUNDS, REPORTS = 40, 32, 1000, 200
 
@@ -136,6 +138,30 @@ def test_traps_are_made_once_and_kept(chain, tmp_path):
     assert TrapDirectory(tmp_path).watch(task).traps == before
     traps.delete(task.id)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trap_that_is_refused_does_not_keep_the_others_back(chain, tmp_path, monkeypatch):
+    """Neither for now, as without a token, nor for good; and the shuffler says how many were accepted."""
+    task, _ = chain
+    traps = TrapDirectory(tmp_path, first_shuffler="http://127.0.0.1:9")
+    traps.prepare(task, 1)
+    refused = {(tmp_path / task.id.hex() / f"{n}.report").read_bytes(): final for n, final in ((0, False), (2, True))}
+
+    def deliver(connection, path, report, **options):
+        if report in refused:
+            raise RefusedError("no", final=refused[report])
+
+    monkeypatch.setattr(traps_module, "deliver", deliver)
+    with pytest.raises(RefusedError):
+        traps.send_due(task, task.closes.timestamp())
+    assert traps.watch(task).accepted == {1, 3}
+    logged = []
+    monkeypatch.setattr(shuffling, "event", lambda name, **fields: logged.append((name, fields["accepted"])))
+    RoundShuffler._note_traps(task, traps)
+    assert logged == [("traps-not-accepted", 2)]
+    refused.clear()
+    traps.send_due(task, task.closes.timestamp())
+    assert traps.watch(task).accepted == {0, 1, 3}  # one was refused for good
 
 
 def test_moments_are_spread_over_the_round(chain, tmp_path, monkeypatch):

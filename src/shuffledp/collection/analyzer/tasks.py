@@ -37,7 +37,7 @@ class AnalyzerTasks(TaskDirectory[Task]):
         self._keys, self._budgets = tuple(keys), budgets
         self._round_keys = round_keys or RoundKeyDirectory()
         self._round_key_uses: dict[SealingPublicKey, str] = {}
-        """The only task that may use a round key, which is destroyed with it."""
+        """The only task or series that may use a round key, which is destroyed with it."""
 
     def get(self, task_id: bytes) -> Task | None:
         """The task with this id, if it is served."""
@@ -105,9 +105,9 @@ class AnalyzerTasks(TaskDirectory[Task]):
 
     def _read(self, path: Path) -> tuple[str, Task]:
         task, _ = load_authentic(path, self.authors.keys)
-        self._check_key(path, task)
         if task.population not in self._budgets:
             raise ParameterError(f"The task {path} is about {task.population!r}, a population without a budget.")
+        self._check_key(path, task)
         return task.id.hex(), task
 
     def _derive(self, accepted: AcceptedSeries, index: int) -> Task:
@@ -118,9 +118,18 @@ class AnalyzerTasks(TaskDirectory[Task]):
         population = accepted.series.first.population
         if population not in self._budgets:
             raise ParameterError(f"The series {accepted.name} is about {population!r}, a population without a budget.")
+        configured = {key.public for key in self._keys}
+        keys = [keys.analyzer for keys in accepted.series.keys if keys.analyzer not in configured]
+        for key in keys:
+            if key in self._round_key_uses:
+                raise ParameterError(
+                    f"The series {accepted.name} has the round key {key.id} of another task or series, with which it "
+                    "is destroyed; every round needs its own."
+                )
         if self._ledger is not None:
             reservation = self._ledger.reserve_series(accepted.series, self._budgets[population])
             accepted.cancelled_from = reservation.cancelled_from
+        self._round_key_uses |= dict.fromkeys(keys, accepted.name)
 
     def _takes_place(self, accepted: AcceptedSeries, index: int) -> bool:
         return not accepted.is_cancelled(index) or self._has_batch(accepted.task(index).id)
@@ -130,8 +139,9 @@ class AnalyzerTasks(TaskDirectory[Task]):
         if self._ledger is not None and accepted.cancelled_from is not None:
             kept = [index for index in rounds if self._has_batch(accepted.task(index).id)]
             self._ledger.cancel_series(accepted.series.id, accepted.cancelled_from, kept)
+            reservation = self._ledger.reservation(accepted.series.id)
             for index in rounds:
-                if not self._takes_place(accepted, index):
+                if reservation is not None and not reservation.takes_place(index):
                     self.destroy_key(accepted.task(index))
         self._drop_cancelled(accepted)
 

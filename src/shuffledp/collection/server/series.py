@@ -125,9 +125,10 @@ class SeriesBook:
         return self._accepted.setdefault(accepted.series.id, accepted) is accepted
 
     def cancel(self, content: bytes) -> tuple[AcceptedSeries, Cancellation] | None:
-        """Accept a signed cancellation; None if an earlier round was cancelled before.
+        """Accept a signed cancellation; None if the same or an earlier round was cancelled before.
 
-        ParameterError if there is no such series, or if another author signed it.
+        A cancellation that only the ledger knew until now is accepted again: a process may have been killed before it
+        destroyed the keys. ParameterError if there is no such series, or if another author signed it.
         """
         content = content.removesuffix(b"\n")
         cancellation = authentic_cancellation(content, *self._authors.keys)
@@ -146,7 +147,8 @@ class SeriesBook:
                 f"The series {accepted.name} has {accepted.rounds:,} rounds; round {cancellation.from_round:,}, from "
                 "which it is cancelled, is not one of them."
             )
-        if accepted.is_cancelled(cancellation.from_round):
+        is_resumed = accepted.cancellation is None and accepted.cancelled_from == cancellation.from_round
+        if accepted.is_cancelled(cancellation.from_round) and not is_resumed:
             return None
         accepted.cancelled_from, accepted.cancellation = cancellation.from_round, content
         return accepted, cancellation

@@ -200,7 +200,8 @@ class RoundScheduler:
         if round_key is None:
             return
         self._round_shuffler.round_keys.load(round_key, until=served.task.closes)
-        if any(other.round_key == round_key and other.id in rounds for other in self._tasks):
+        is_used = any(other.round_key == round_key and other.id in rounds for other in self._tasks)
+        if is_used or self._tasks.is_key_of_other_series(served):
             raise ParameterError(
                 f"The round key {round_key.id} belongs to another round, with which it is destroyed; every round needs "
                 "its own."
@@ -330,7 +331,8 @@ class RoundScheduler:
         keys = self._tasks.take_cancelled_keys()
         rounds = self._store.rounds() if keys else ()
         for task_id, key in keys:
-            if task_id not in rounds:
+            is_used = any(other.round_key == key and other.id != task_id for other in self._tasks)
+            if task_id not in rounds and not is_used:
                 self._round_shuffler.round_keys.destroy(key)
 
     def _clean_finished(self, served: ServedTask) -> None:

@@ -20,6 +20,7 @@ from shuffledp.collection.shuffler.mixtures import BatchMixture, Mixture, Report
 from shuffledp.collection.shuffler.store.interface import RoundState, Store, StoreError
 from shuffledp.collection.shuffler.tasks import ServedTask
 from shuffledp.collection.shuffler.traps import TrapDirectory, TrapMissingError
+from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import HEADER_SIZE, Manifest, digest
 from shuffledp.collection.wire.keys import SigningKey
 from shuffledp.collection.wire.outer_seal import ReportOpener
@@ -188,6 +189,7 @@ class RoundShuffler:
             mixture = BatchMixture(served.task, self._check_stopping, self.received, key, served.hop)
             if self.traps is not None:
                 mixture.new_watch = partial(self.traps.watch, served.task)
+                self._note_traps(served.task, self.traps)
             return mixture
 
         def bodies() -> Iterable[bytes]:
@@ -206,6 +208,13 @@ class RoundShuffler:
             return openers[len(body)].open(body) if len(body) in openers else None
 
         return ReportMixture(served.task, self._check_stopping, bodies, open_report, form.is_carrier)
+
+    @staticmethod
+    def _note_traps(task: Task, traps: TrapDirectory) -> None:
+        """Log how many traps were accepted, if not all: those that were not cannot detect anything."""
+        wanted, accepted = 0 if task.wire is None else task.wire.traps, len(traps.watch(task).accepted)
+        if accepted < wanted:
+            event("traps-not-accepted", level=logging.WARNING, task=task.id.hex(), accepted=accepted, traps=wanted)
 
     def _describe(self, served: ServedTask, file: Path, messages: int, mixture: Mixture) -> Manifest:
         """The manifest of a file of permuted messages."""

@@ -97,6 +97,8 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         self.clock: Callable[[], float] = time.time
         self._stored: frozenset[bytes] = frozenset()
         self._cancelled_keys: list[tuple[bytes, SealingPublicKey]] = []
+        self._series_keys: dict[SealingPublicKey, bytes] = {}
+        """The ids of the series that the round keys of this shuffler belong to."""
 
     def get(self, name: str, version: int | None = None) -> ServedTask | None:
         """The task with this hexadecimal id and, if given, this version, whose reports this shuffler takes, or None."""
@@ -145,7 +147,22 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         return _served(accepted.task(index), self._shuffler, answer, f"The series {accepted.name}")
 
     def _check_series(self, accepted: AcceptedSeries) -> None:
-        _hop(accepted.series.first, self._shuffler, f"The series {accepted.name}")
+        hop = _hop(accepted.series.first, self._shuffler, f"The series {accepted.name}")
+        keys = [keys.shufflers[hop] for keys in accepted.series.keys]
+        loaded = {file.task.round_key for file in (*self._admitted.values(), *self._waiting.values())}
+        for key in keys:
+            if key in self._series_keys or key in loaded:
+                raise ParameterError(
+                    f"The series {accepted.name} has the round key {key.id} of another task or series, with which it "
+                    "is destroyed; every round needs its own."
+                )
+        self._series_keys |= dict.fromkeys(keys, accepted.series.id)
+
+    def is_key_of_other_series(self, served: ServedTask) -> bool:
+        """Whether the round key of a task belongs to a series that the task is no round of."""
+        place = None if served.task.wire is None else served.task.wire.series
+        owner = None if served.round_key is None else self._series_keys.get(served.round_key)
+        return owner is not None and (place is None or place.series != owner)
 
     def round_key(self, task: Task) -> SealingPublicKey | None:
         """The round key of this shuffler in a task; None for version 1, which has none."""

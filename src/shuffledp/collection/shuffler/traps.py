@@ -106,7 +106,8 @@ class TrapDirectory:
     def send_due(self, task: Task, now: float, proceed: Callable[[], None] = lambda: None) -> None:
         """Send the traps whose moment has come and that have no answer yet; one attempt each.
 
-        ShuffledpError if one could not be sent; it is tried again. A trap that is refused for good stays unsent.
+        ShuffledpError if one could not be sent; it is tried again. A trap that is refused for good stays unsent. One
+        that is refused does not keep the others back.
         """
         place = self._place(task.id)
         due = [
@@ -117,6 +118,7 @@ class TrapDirectory:
         if not due or self.first_shuffler is None:
             return
         tokens = self._tokens_of(task)
+        refusal: RefusedError | None = None
         with Connection(self.first_shuffler, insecure_http=True, authorities=self.certificates) as connection:
             for number in due:
                 proceed()
@@ -131,11 +133,14 @@ class TrapDirectory:
                         patience=_ONE_ATTEMPT,
                     )
                 except RefusedError as error:
-                    if not error.values.get("final"):
-                        raise
-                    write_durably(self._mark(place, number), b"refused", mode=0o600)
+                    if error.values.get("final"):
+                        write_durably(self._mark(place, number), b"refused", mode=0o600)
+                    else:
+                        refusal = error
                 else:
                     write_durably(self._mark(place, number), b"accepted", mode=0o600)
+        if refusal is not None:
+            raise refusal
 
     def watch(self, task: Task) -> TrapWatch:
         """What to look for in the batch of a round."""

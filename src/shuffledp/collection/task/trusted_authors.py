@@ -34,8 +34,10 @@ class TrustedAuthors:
                 f"The key {self._followed_by[old]} follows the author's key {old} already, so {new} cannot: one of the "
                 "two rotations may be forged. Ask the author."
             )
-        if self._root(old) == new:
+        if new in self._keys_before(old):
             raise ParameterError(f"The key {new} precedes the author's key {old}, so it cannot follow it.")
+        if new in self._followed_by.values():
+            raise ParameterError(f"The key {new} follows another key already, so it cannot follow {old}, too.")
         self._followed_by[old] = new
         self._keys.setdefault(new, rotation.new)
         return True
@@ -46,7 +48,13 @@ class TrustedAuthors:
 
     def _root(self, key_id: str) -> str:
         """The first key of the author of a key."""
+        return [key_id, *self._keys_before(key_id)][-1]
+
+    def _keys_before(self, key_id: str) -> list[str]:
+        """The ids of the keys of an author before a key, the latest first."""
         earlier = {new: old for old, new in self._followed_by.items()}
+        before: list[str] = []
         while key_id in earlier:
             key_id = earlier[key_id]
-        return key_id
+            before.append(key_id)
+        return before
