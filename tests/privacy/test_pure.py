@@ -81,7 +81,7 @@ def test_several_releases_of_a_curve_against_exact_sums(pure, releases):
     for part in (0.0, 0.05, 0.2, 0.5, 0.9, 0.99, 1.0, 1.01, 2.0):
         epsilon = part * releases * pure
         exact, bound = float(worst(pure, releases, epsilon)), composed.delta_at(epsilon)
-        assert exact <= bound <= 1.0
+        assert exact - 1e-50 <= bound <= 1.0  # the sums have 60 digits
         if part < 0.95:
             assert bound <= exact * 1.02 + 1e-11
 

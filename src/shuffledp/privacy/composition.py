@@ -151,10 +151,9 @@ class ComposedCurve:
         check_epsilon(epsilon)
         if epsilon >= _added_epsilon([(self.curve, self.releases)]):
             return 0.0
-        if self._adaptive is not None:
-            convolved = self._adaptive.delta_at(epsilon)
-        else:
-            convolved = _delta_of(self._distribution, self.releases, epsilon)
+        if self._adaptive is not None:  # other bounds need many points of a curve that takes long to compute
+            return max(self._adaptive.delta_at(epsilon), _ROUNDING)
+        convolved = _delta_of(self._distribution, self.releases, epsilon)
         return _least_bound(convolved, self._parts, epsilon, least)
 
     @property
