@@ -77,7 +77,8 @@ def test_bad_input():
         protocol.release(Tally(np.full(3, 625), 10_000))
     with pytest.raises(ParameterError, match="confidence"):
         protocol.expected_error(confidence=1.0)
-    assert StabilityHistogram.calibrate(**SETTINGS | {"users": 2, "domain_size": 1}).run([0, 0]).counts[0] == 0
+    assert StabilityHistogram.calibrate(**SETTINGS | {"users": 2, "domain_size": 2}).run([0, 0]).counts[0] == 0
+    assert StabilityHistogram.calibrate(**SETTINGS | {"users": 2, "domain_size": 1}).run([0, 0]).counts[0] == 2
 
 
 def test_tiny_deltas_are_feasible_at_every_epsilon():
