@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from shuffledp.collection.device.outbox import State
 from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.task.task import MAX_DUMMIES_PER_ROUND, SignedTask, Task
 from shuffledp.collection.task.wire_version_2 import Carriers, ShufflerKeys, WireVersion2
-from shuffledp.collection.wire.formats import HEADER_SIZE, ReportFormat
+from shuffledp.collection.wire.formats import HEADER_SIZE, HopCounts, Manifest, ReportFormat
 from shuffledp.collection.wire.keys import SealingKey, SigningKey
 from shuffledp.collection.wire.opening import Opener
 from shuffledp.collection.wire.outer_seal import ReportOpener
@@ -160,3 +161,27 @@ def test_chains(parties, wire):
     with pytest.raises(ParameterError, match="samples reports") as refused:
         parties.task(NAMES[1], wire=chain, shuffler=second.signing)
     assert refused.value.values["reason"] == "unsupported"
+
+
+def test_every_shuffler_of_a_chain_adds_at_most_its_dummies(parties, wire):
+    """Later shufflers and the analyzer refuse batches that are larger than honest ones, which would fill their disks."""
+    second = ShufflerKeys(SigningKey.create().public, SealingKey.create().public)
+    task = parties.task(NAMES[0], wire=WireVersion2((*wire.shufflers, second)), shuffler=second.signing)
+    reports, most = task.minimum_users, task.protocol.most_dummies
+    for hop in (0, 1):
+        counts = HopCounts(hop, previous=bytes(32) if hop else None)
+        largest = reports + (hop + 1) * most
+        for messages, is_taken in ((reports + most, True), (largest, True), (largest + 1, False)):
+            size = task.record_size(hop)
+            manifest = Manifest(task.id, reports, messages, size, messages, (bytes(32),), counts)
+            with nullcontext() if is_taken else pytest.raises(ParameterError, match="size or number"):
+                manifest.check_task(task, hop)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_honest_draws_are_within_the_bound(parties, wire, name):
+    """And the bound is not much above the mean: it protects the disks of those who take the batch."""
+    protocol = parties.task(name, wire=wire).protocol
+    drawn = [len(protocol.draw_dummies()) for _ in range(300)]
+    assert protocol.mean_dummies <= max(drawn) <= protocol.most_dummies
+    assert protocol.most_dummies <= 4 * protocol.mean_dummies + 200

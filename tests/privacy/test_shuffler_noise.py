@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, nbinom
 
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.composition import compose
@@ -15,6 +15,7 @@ from shuffledp.privacy.shuffler_noise import (
     TruncatedLaplace,
     least_sampling,
     least_shift,
+    most_geometric,
 )
 from shuffledp.randomness import Dyadic
 
@@ -141,3 +142,19 @@ def test_bad_input():
             SampledGeometric(Dyadic.of(keep), Dyadic.of(0.5))
     with pytest.raises(InfeasibleError, match="dummies per category"):
         least_shift(1e-9, 1e-6)
+
+
+@pytest.mark.parametrize("ratio", [1e-9, 0.05, 0.4, 0.61, 0.95, 0.999])
+@pytest.mark.parametrize("draws", [1, 4, 100, 100_000])
+def test_most_dummies(ratio, draws):
+    """The sum is negative binomial: above the bound with at most 2^-80, and not above less than half its distance."""
+    most, sums = most_geometric(Dyadic.of(ratio), draws), nbinom(draws, 1 - ratio)
+    assert sums.sf(most) <= 2.0**-80
+    assert sums.sf(math.floor(sums.mean() + 0.45 * (most - sums.mean())) - 1) > 2.0**-80
+
+
+@pytest.mark.parametrize(("ratio", "shift"), GRID)
+def test_dummies_above_the_shift_are_at_most_geometric(ratio, shift):
+    noise = TruncatedLaplace(Dyadic.of(ratio), shift)
+    for above in range(60):
+        assert noise.upper_tail(shift + above) <= ratio**above * (1 + 1e-12)

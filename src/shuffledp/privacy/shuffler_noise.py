@@ -36,6 +36,7 @@ MAX_SHIFT = 1 << 24
 _DIRECT = 1 << 11  # masses that are convolved directly; longer lists by Fourier transforms
 _ABSOLUTE = 1e-14  # rounding error of a sum of convolved masses, with a margin
 _ROUNDING = 1e-12  # relative rounding error of a closed form, with a margin
+_NEGLIGIBLE_BITS = 80  # an honest draw of dummies is above its bound with a probability of at most 2^-80
 
 
 @dataclass(frozen=True)
@@ -296,6 +297,20 @@ class SampledGeometric:
         return DiscretePair(
             np.array([float(with_user), float(1 - with_user)]), np.array([float(empty), float(1 - empty)])
         )
+
+
+def most_geometric(ratio: Dyadic, draws: int) -> int:
+    """A number that the sum of so many independent geometric numbers exceeds with a probability of at most 2^-80.
+
+    Chernoff's bound: Pr[sum >= k] <= (1 - f)^-draws (1 + f (1 - ratio)/ratio)^-k for every f between 0 and 1. A
+    ``TruncatedLaplace`` number exceeds its shift by j or more with a probability of at most ratio^j, as a geometric
+    number is j or more, so that the bound also holds for what such numbers have above their shifts.
+    """
+    odds = float(ratio.complement) / float(ratio)
+    shares = (*(2.0 ** -(half / 2) for half in range(1, 81)), *(1 - 2.0**-bits for bits in range(1, 41)))
+    allowed = _NEGLIGIBLE_BITS * math.log(2)
+    least = min((allowed - draws * math.log1p(-share)) / math.log1p(share * odds) for share in shares)
+    return math.ceil(least * (1 + _ROUNDING))
 
 
 def least_shift(epsilon: float, delta: float, *, coordinates: int = 2) -> tuple[Dyadic, int]:

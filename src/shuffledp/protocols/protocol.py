@@ -354,6 +354,11 @@ class Protocol(ABC):
         """Expected number of messages that an augmented shuffler adds to one round; 0 for others."""
         return 0.0
 
+    @property
+    def most_dummies(self) -> int:
+        """A number of messages that an honest augmented shuffler exceeds in a round with probability at most 2^-80."""
+        return 0
+
     def with_shufflers(self, shufflers: int) -> Self:  # noqa: ARG002
         """The protocol as a chain of so many shufflers carries it out; augmented ones each add a draw of dummies."""
         return self

@@ -201,6 +201,7 @@ def test_nobody_is_told_how_many_dummies_there_are(
     task, form, reports = served_round("histogram/shuffler-laplace", [0] * 20)
     counts = np.array([1103, 1109, 1117, 1123])
     monkeypatch.setattr(type(task.protocol), "draw_dummy_counts", lambda self, source: counts)
+    monkeypatch.setattr(type(task.protocol), "most_dummies", int(counts.sum()))
     here = serve(round_keys=keys)
     assert {here.post(form, report).status_code for report in reports} == {201}
     store = here.shuffler.store

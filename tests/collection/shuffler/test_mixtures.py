@@ -1,13 +1,15 @@
 """A later shuffler of a chain and a malicious one before it: what is left out, counted and refused."""
 
+import hashlib
 import secrets
+import time
 from collections import Counter
 
 import pytest
 
 import shuffledp as sdp
-from shuffledp.collection.server.batches import Batches, BatchOutcome, ExpectedBatch
-from shuffledp.collection.shuffler import mixtures
+from shuffledp.collection.server.batches import Batches, BatchOutcome, EarlyBatchError, ExpectedBatch
+from shuffledp.collection.shuffler import delivery, mixtures
 from shuffledp.collection.shuffler.mixtures import BatchMixture
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
@@ -79,12 +81,13 @@ def test_layers_are_opened(chain, monkeypatch, processes):
         monkeypatch.setattr(mixtures, "_MIN_MESSAGES_FOR_PROCESSES", 1)
         monkeypatch.setattr(mixtures, "_PIECE_MESSAGES", 7)
     sealed = chain.sealed()
-    mixture = chain.receive(chain.layered(sealed))
+    layered = chain.layered(sealed)
+    mixture = chain.receive(layered)
     assert mixture.is_complete
     assert chain.split(b"".join(mixture.blocks())) == sealed
     assert (mixture.reports, mixture.opened, mixture.is_enough) == (REPORTS, len(sealed), True)
-    previous = chain.batches.get(chain.task.id).manifest
-    assert mixture.counts == HopCounts(1, 0, 0, 0, 0, previous)
+    signed = chain.manifest(layered)[0].signed(chain.signing[0])  # signatures of Ed25519 are not random
+    assert mixture.counts == HopCounts(1, 0, 0, 0, 0, hashlib.sha256(signed).digest())
 
 
 def flipped(message, at, bits=1):
@@ -201,3 +204,55 @@ def test_batches_that_do_not_fit_are_refused(chain):
     ):
         with pytest.raises(ParameterError):
             at_last(reports, messages, counts, record_size)
+
+
+@pytest.mark.parametrize(
+    ("hop", "reports", "counts", "is_full"),
+    [
+        (0, 100, {}, True),
+        (0, 95, {"unopenable": 5}, True),
+        (0, 95, {"unopenable": 4}, False),
+        (1, 96, {"traps": 4}, True),
+        (1, 96, {"traps": 3, "unopenable": 50, "repeated": 9}, False),  # messages, not reports
+    ],
+)
+def test_before_the_end_only_the_batch_of_a_full_round_is_taken(parties, tmp_path, hop, reports, counts, is_full):
+    """Most traps of this shuffler may not be sent before; the sender tries again, and succeeds after the end."""
+    chain = Chain(parties, tmp_path, hops=3)
+    messages = reports * chain.task.messages_per_report
+    further = HopCounts(hop, previous=bytes(32) if hop else None, **counts)
+    size = chain.task.record_size(hop)
+    manifest = Manifest(chain.task.id, reports, messages, size, messages, (bytes(32),), further)
+    signed = manifest.signed(chain.signing[hop])
+    assert ExpectedBatch(chain.task, hop).read(signed) == manifest
+    early = ExpectedBatch(chain.task, hop, is_early=True)
+    if is_full:
+        assert early.read(signed) == manifest
+    else:
+        with pytest.raises(EarlyBatchError, match="only the batch of a full round of 100 reports"):
+            early.read(signed)
+    assert early.read(manifest.signed(SigningKey.create())) is None
+
+
+def test_an_early_batch_is_refused_until_the_round_is_over(place, serve, parties, tmp_path):
+    """By the clock of the server that takes it, with a status after which the shuffler before tries again."""
+    (tmp_path / "unused").mkdir()
+    chain, keys = Chain(parties, tmp_path / "unused"), tmp_path / "round-keys"
+    keys.mkdir(mode=0o700)
+    chain.keys[1].save(keys / f"{chain.keys[1].public.id}.key")
+    chain.signing[1].save(tmp_path / "second.key")
+    (place.folder / "tasks" / "task.json").write_bytes(chain.task.signed(place.author).to_bytes())
+    manifest, _ = chain.manifest(chain.layered(chain.sealed()))
+    ahead = [0.0]
+    here = serve(signing_key=tmp_path / "second.key", round_keys=keys, clock=lambda: time.time() + ahead[0])
+
+    def put():
+        content = manifest.signed(chain.signing[0])
+        return here.request("PUT", f"/v2/batches/{chain.task.id.hex()}", content, {"Content-Type": "application/json"})
+
+    refused = put()
+    assert (refused.status_code, refused.json()["type"]) == (425, "urn:shuffledp:problem:too-early")
+    assert refused.status_code in delivery._RETRY_STATUSES
+    assert "100 reports" in refused.json()["detail"]
+    ahead[0] = 3700.0
+    assert put().status_code == 201

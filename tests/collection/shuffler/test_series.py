@@ -11,6 +11,7 @@ import pytest
 
 from shuffledp.collection.server.operator import ask_server
 from shuffledp.collection.server.operator_page import view_of
+from shuffledp.collection.server.round_keys import RoundKeyDirectory
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.store.interface import RoundState
 from shuffledp.collection.shuffler.tasks import ShufflerTasks
@@ -128,6 +129,31 @@ def test_a_cancellation_ends_the_open_round(place, serve, keys, series, until):
     again = serve(round_keys=keys)  # the copy in the work directory counts
     assert told(again, series)["cancellation"] is not None
     assert again.post(form(series, 1), report(place, series, 1)).status_code == 404
+
+
+def test_a_key_of_a_cancelled_round_that_cannot_be_destroyed_is_tried_again(
+    place, serve, keys, series, until, monkeypatch
+):
+    """Without a restart; the keys of other rounds and the rounds themselves do not wait for it."""
+    here = serve(round_keys=keys)
+    stuck = series.keys[1].shufflers[0]
+    destroy, attempts = RoundKeyDirectory.destroy, []
+
+    def fail(self, public):
+        attempts.append(public)
+        if public == stuck:
+            raise OSError("the disk is broken")
+        destroy(self, public)
+
+    monkeypatch.setattr(RoundKeyDirectory, "destroy", fail)
+    publish(place, "cancel", Cancellation(series.id, 1, "why").signed(place.author))
+    kept = {f"{series.keys[0].shufflers[0].id}.key", f"{stuck.id}.key"}
+    until(lambda: {file.name for file in keys.glob("*.key")} == kept)
+    until(lambda: attempts.count(stuck) > 2)
+    assert here.post(form(series, 0), report(place, series, 0)).status_code == 201
+    until(lambda: here.shuffler.scheduler._failed_snapshots == 0)
+    monkeypatch.setattr(RoundKeyDirectory, "destroy", destroy)
+    until(lambda: len(list(keys.glob("*.key"))) == 1)
 
 
 def test_a_lost_cancellation_is_seen(place, serve, keys, series, clock, monkeypatch, until):

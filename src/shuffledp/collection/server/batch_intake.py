@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.routing import Route
 
-from shuffledp.collection.server.batches import Batches, BatchOutcome, ExpectedBatch
+from shuffledp.collection.server.batches import Batches, BatchOutcome, EarlyBatchError, ExpectedBatch
 from shuffledp.collection.server.bodies import (
     WRONG_TYPE,
     DisconnectedError,
@@ -132,6 +132,8 @@ class BatchEndpoints:
     def _begin(self, expected: ExpectedBatch, content: bytes) -> PreparedResponse:
         try:
             manifest = expected.read(content)
+        except EarlyBatchError as error:
+            return problem(425, "too-early", "The round is not over yet; try again later.", detail=str(error))
         except ParameterError:
             return _MALFORMED
         if manifest is None:

@@ -7,7 +7,6 @@ the state of each batch. Storing a manifest or a chunk is idempotent.
 from __future__ import annotations
 
 import errno
-import math
 import shutil
 import sqlite3
 import threading
@@ -29,8 +28,9 @@ from shuffledp.collection.server.databases import (
 )
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import MAX_MANIFEST_BYTES, BadSignatureError, Manifest, digest
+from shuffledp.collection.wire.times import time_to
 from shuffledp.durable_files import sync_directory, write_durably
-from shuffledp.errors import DataError
+from shuffledp.errors import DataError, ParameterError
 
 _MIGRATIONS: Migrations = (
     (
@@ -91,6 +91,10 @@ class Batch:
     """Why it was refused, for the operator."""
 
 
+class EarlyBatchError(ParameterError):
+    """A batch arrived before the end of its round, which was not full."""
+
+
 @dataclass(frozen=True)
 class ExpectedBatch:
     """The batch of a task that a server takes: that of the shuffler before it."""
@@ -98,6 +102,8 @@ class ExpectedBatch:
     task: Task
     hop: int
     """The index of that shuffler."""
+    is_early: bool = False
+    """Whether the round is not over yet, so that only the batch of a full one is taken."""
 
     @classmethod
     def of_last(cls, task: Task) -> Self:
@@ -108,18 +114,26 @@ class ExpectedBatch:
     def max_manifest_bytes(self) -> int:
         """Maximum length of a manifest in bytes, for chunks of at least 64 KiB or a small number of chunks."""
         task = self.task
-        dummies = (self.hop + 1) * 2 * math.ceil(task.protocol.mean_dummies)
+        dummies = (self.hop + 1) * task.protocol.most_dummies
         messages = task.maximum_users * task.max_messages_per_report + dummies
         chunks = messages * task.record_size(self.hop) // _USUAL_CHUNK_BYTES + 1
         return min(MAX_MANIFEST_BYTES, _OTHER_BYTES + _BYTES_PER_CHUNK * max(chunks, _FEW_CHUNKS))
 
     def read(self, content: bytes) -> Manifest | None:
-        """The manifest if that shuffler signed it, else None. ParameterError if it does not fit the task."""
+        """The manifest if that shuffler signed it, else None. ParameterError if it does not fit the task.
+
+        EarlyBatchError if it does not fit it yet.
+        """
         try:
             manifest = Manifest.verified(content, self.task.verifying_key(self.hop), self.task.version)
         except BadSignatureError:
             return None
         manifest.check_task(self.task, self.hop)
+        if self.is_early and not manifest.is_of_full_round(self.task):
+            raise EarlyBatchError(
+                f"The round closes at {time_to(self.task.closes)}; before, only the batch of a full round "
+                f"of {self.task.maximum_users:,} reports is taken."
+            )
         return manifest
 
 

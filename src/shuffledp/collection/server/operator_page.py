@@ -291,7 +291,7 @@ def _duration(seconds: float) -> str:
     days, hours = minutes // 1440, minutes // 60 % 24
     if days:
         return f"{days} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min" if minutes else "less than a minute"
 
 
 def _bytes(number: float) -> str:

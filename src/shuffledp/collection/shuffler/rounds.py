@@ -33,7 +33,7 @@ from shuffledp.collection.shuffler.store.interface import (
 )
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds
-from shuffledp.collection.wire.keys import ExpiredKeyError
+from shuffledp.collection.wire.keys import ExpiredKeyError, SealingPublicKey
 from shuffledp.collection.wire.times import time_to
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
 
@@ -106,6 +106,7 @@ class RoundScheduler:
         self._scheduled: dict[bytes, ScheduledRound] = {}
         self._orphans: set[bytes] = set()
         self._damaged: dict[bytes, str] = {}
+        self._undestroyed: set[SealingPublicKey] = set()
         self._workers: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
         self._failed_snapshots = 0
@@ -327,13 +328,23 @@ class RoundScheduler:
                 event("cancelled", level=logging.WARNING, task=served.name)
 
     def _destroy_cancelled_keys(self) -> None:
-        """Destroy the keys of cancelled rounds that were never opened; those of open rounds end with their round."""
-        keys = self._tasks.take_cancelled_keys()
+        """Destroy the keys of cancelled rounds that were never opened; those of open rounds end with their round.
+
+        One that cannot be destroyed is tried again at the next tick.
+        """
+        keys = self._tasks.cancelled_keys
         rounds = self._store.rounds() if keys else ()
         for task_id, key in keys:
             is_used = any(other.round_key == key and other.id != task_id for other in self._tasks)
             if task_id not in rounds and not is_used:
-                self._round_shuffler.round_keys.destroy(key)
+                try:
+                    self._round_shuffler.round_keys.destroy(key)
+                except OSError as error:  # other rounds must not wait for it
+                    if key not in self._undestroyed:
+                        self._undestroyed.add(key)
+                        event("key-not-destroyed", level=logging.ERROR, key=key.id, reason=str(error))
+                    continue
+            self._tasks.forget_cancelled_key(task_id, key)
 
     def _clean_finished(self, served: ServedTask) -> None:
         """Remove what is left of a finished round; its reports are destroyed."""

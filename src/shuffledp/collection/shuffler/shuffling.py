@@ -90,9 +90,8 @@ class RoundShuffler:
             if batch is None:
                 return self._destroy(served)
             self.store.advance(served.id, RoundState.SHUFFLED, batch.signed)
-            is_augmented = (
-                served.task.protocol.trust == "augmented"
-            )  # then messages would tell how many dummies it drew
+            # the messages of an augmented protocol would tell how many dummies it drew
+            is_augmented = served.task.protocol.trust == "augmented"
             counted = {} if is_augmented else {"messages": batch.manifest.messages}
             if served.task.carriers is not None:
                 counted["carriers"] = batch.manifest.carriers

@@ -108,9 +108,14 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         return served
 
     def expected(self, task_id: bytes) -> ExpectedBatch | None:
-        """The batch of the shuffler before this one; None if there is no such shuffler or task."""
+        """The batch of the shuffler before this one; None if there is no such shuffler or task.
+
+        Before the end of the round most traps may not be sent yet, and could not detect that reports are dropped.
+        """
         served = self.find(task_id.hex())
-        return ExpectedBatch(served.task, served.hop - 1) if served is not None and served.hop > 0 else None
+        if served is None or served.hop == 0:
+            return None
+        return ExpectedBatch(served.task, served.hop - 1, is_early=self.clock() < served.closes)
 
     def resume(
         self,
@@ -132,10 +137,14 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         accepted = None if place is None else self.series.get(place.series.hex())
         return accepted is not None and place is not None and accepted.is_cancelled(place.index)
 
-    def take_cancelled_keys(self) -> list[tuple[bytes, SealingPublicKey]]:
-        """The ids and round keys of cancelled rounds, once after each cancellation."""
-        keys, self._cancelled_keys = self._cancelled_keys, []
-        return keys
+    @property
+    def cancelled_keys(self) -> tuple[tuple[bytes, SealingPublicKey], ...]:
+        """The ids and round keys of rounds that were cancelled, until ``forget_cancelled_key``."""
+        return tuple(self._cancelled_keys)
+
+    def forget_cancelled_key(self, task_id: bytes, key: SealingPublicKey) -> None:
+        """Note that the key of a cancelled round is destroyed, or will be with another round."""
+        self._cancelled_keys.remove((task_id, key))
 
     def _read(self, path: Path) -> tuple[str, ServedTask]:
         served = load_task(path, self.authors.keys, self._shuffler)

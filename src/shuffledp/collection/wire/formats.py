@@ -223,16 +223,32 @@ class Manifest:
         if self.counts is not None and hop == 0 and self.reports + self.counts.unopenable > task.maximum_users:
             raise ParameterError(f"More reports than the {task.maximum_users:,} of the task cannot have been stored.")
 
+    def is_of_full_round(self, task: Task) -> bool:
+        """Whether the first shuffler had as many reports as the task allows, after which it closes the round early.
+
+        Later shufflers leave out traps, and of an augmented protocol a report with every message; reports that did not
+        open at the first one are not in their manifests.
+        """
+        reports = self.reports
+        if self.counts is not None:
+            reports += self.counts.traps
+            if self.counts.hop == 0 or task.protocol.trust == "augmented":
+                reports += self.counts.unopenable + self.counts.repeated
+        return reports >= task.maximum_users
+
     def _has_messages_of(self, task: Task, hop: int) -> bool:
         """Whether the number of messages follows from the numbers of reports and carriers, as the task says.
 
         An augmented shuffler adds dummies, and leaves reports out only if it samples them. Later shufflers leave out
-        messages that do not open, copies, and traps; they only bound what the first one says.
+        messages that do not open, copies, and traps; they only bound what the first one says. Together, honest ones
+        add more than their most dummies with negligible probability.
         """
         if self.carriers and (task.carriers is None or hop > 0):
             return False
         per_report = task.messages_per_report
         if task.protocol.trust == "augmented":
+            if self.messages > self.reports * per_report + (hop + 1) * task.protocol.most_dummies:
+                return False
             samples = task.protocol.shuffler_keeps.fraction < 1
             return samples or hop > 0 or self.messages >= self.reports * per_report
         if hop > 0:

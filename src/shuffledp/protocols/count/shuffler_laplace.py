@@ -68,6 +68,11 @@ class ShufflerLaplaceCount(AugmentedProtocol, CountProtocol):
         """The number of dummies, which is fixed."""
         return 2.0 * self.noise.shift
 
+    @property
+    def most_dummies(self) -> int:
+        """The number of dummies, which is fixed."""
+        return 2 * self.shift
+
     def draw_dummy_counts(self, source: RandomSource) -> NDArray[np.int64]:
         """The number of zeros and of ones; ones beyond the number of dummies are drawn again."""
         total = 2 * self.shift

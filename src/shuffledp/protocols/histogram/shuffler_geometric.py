@@ -20,7 +20,7 @@ from shuffledp.domain import Categories, Numbered
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.shuffler_noise import SampledGeometric, least_sampling
+from shuffledp.privacy.shuffler_noise import SampledGeometric, least_sampling, most_geometric
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.augmented import AugmentedProtocol, check_dummies
 from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
@@ -75,6 +75,11 @@ class ShufflerGeometricHistogram(AugmentedProtocol, HistogramProtocol):
     def mean_dummies(self) -> float:
         """Expected number of dummies per round."""
         return self.domain_size * self._mean
+
+    @property
+    def most_dummies(self) -> int:
+        """A number of dummies that one draw exceeds with a probability of at most 2^-80."""
+        return most_geometric(self.ratio, self.domain_size)
 
     @property
     def _mean(self) -> float:

@@ -20,7 +20,13 @@ from shuffledp.domain import Categories, Numbered
 from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.guarantee import Guarantee
-from shuffledp.privacy.shuffler_noise import ShufflerLaplaceCurve, SummedLaplace, TruncatedLaplace, least_shift
+from shuffledp.privacy.shuffler_noise import (
+    ShufflerLaplaceCurve,
+    SummedLaplace,
+    TruncatedLaplace,
+    least_shift,
+    most_geometric,
+)
 from shuffledp.protocols.histogram.protocol import PROJECTED_ESTIMATORS, HistogramProtocol
 from shuffledp.protocols.parts.augmented import AugmentedProtocol, check_dummies
 from shuffledp.protocols.parts.linear import FixedNoise, LinearAnalysis
@@ -77,6 +83,11 @@ class ShufflerLaplaceHistogram(AugmentedProtocol, HistogramProtocol):
     def mean_dummies(self) -> float:
         """Expected number of dummies per round."""
         return self.domain_size * self.noise.mean
+
+    @property
+    def most_dummies(self) -> int:
+        """A number of dummies that one draw exceeds with a probability of at most 2^-80."""
+        return self.domain_size * self.shift + most_geometric(self.ratio, self.domain_size)
 
     def draw_dummy_counts(self, source: RandomSource) -> NDArray[np.int64]:
         """Discrete Laplace numbers around the shift; those below 0 are drawn again."""

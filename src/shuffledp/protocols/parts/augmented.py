@@ -52,6 +52,11 @@ class AugmentedProtocol(ClearProtocol):
     def mean_dummies(self) -> float:
         """Expected number of dummies per round."""
 
+    @property
+    @abstractmethod
+    def most_dummies(self) -> int:
+        """A number of dummies that one draw exceeds with a probability of at most 2^-80."""
+
     @abstractmethod
     def draw_dummy_counts(self, source: RandomSource) -> NDArray[np.int64]:
         """The number of dummies of each index."""
