@@ -164,7 +164,7 @@ def test_chains(parties, wire):
 
 
 def test_every_shuffler_of_a_chain_adds_at_most_its_dummies(parties, wire):
-    """Later shufflers and the analyzer refuse batches that are larger than honest ones, which would fill their disks."""
+    """Later shufflers and the analyzer refuse larger batches, which would fill their disks."""
     second = ShufflerKeys(SigningKey.create().public, SealingKey.create().public)
     task = parties.task(NAMES[0], wire=WireVersion2((*wire.shufflers, second)), shuffler=second.signing)
     reports, most = task.minimum_users, task.protocol.most_dummies
