@@ -7,6 +7,8 @@ import socket
 
 import pytest
 
+from shuffledp.collection.server import operator_page
+
 HOSTILE = '<img src=x onerror=alert(1)> & "quoted"'
 
 
@@ -249,3 +251,8 @@ def test_a_page_without_its_guard_would_be_noticed(place, page, monkeypatch):
     _, operator = page()
     status, _, body = operator.get("/operator/v1/overview", Host="attacker.example")
     assert (status, "commuting" in body) == (200, True)
+
+
+def test_durations():
+    shown = [operator_page._duration(seconds) for seconds in (59, 60, 3599, 3660, 90_000)]
+    assert shown == ["less than a minute", "1 min", "59 min", "1 h 1 min", "1 d 1 h"]

@@ -3,6 +3,7 @@
 import random
 import secrets
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
@@ -162,6 +163,39 @@ def test_a_trap_that_is_refused_does_not_keep_the_others_back(chain, tmp_path, m
     refused.clear()
     traps.send_due(task, task.closes.timestamp())
     assert traps.watch(task).accepted == {0, 1, 3}  # one was refused for good
+
+
+def test_a_refusal_after_an_attempt_without_an_answer_is_no_definite_one(chain, tmp_path, monkeypatch):
+    """The process is killed, or the connection lost, and the round closed meanwhile: the trap may be accepted."""
+    task, _ = chain
+    traps = TrapDirectory(tmp_path, first_shuffler="http://127.0.0.1:9")
+    traps.prepare(task, 1)
+    first, second, third, fourth = ((tmp_path / task.id.hex() / f"{n}.report").read_bytes() for n in range(4))
+    answers = {
+        first: [KeyboardInterrupt(), RefusedError("closed", final=True)],
+        second: [RefusedError("closed", final=True)],
+        third: [RefusedError("no token", final=False), RefusedError("closed", final=True)],
+        fourth: [UnreachableError("lost"), None],
+    }
+
+    def deliver(connection, path, report, **options):
+        answer = answers[report].pop(0)
+        if answer is not None:
+            raise answer
+
+    monkeypatch.setattr(traps_module, "deliver", deliver)
+    for _ in range(10):
+        with suppress(KeyboardInterrupt, RefusedError, UnreachableError):
+            TrapDirectory(tmp_path, first_shuffler="http://127.0.0.1:9").send_due(task, task.closes.timestamp())
+    assert not any(answers.values())
+    watch = traps.watch(task)
+    assert (watch.accepted, watch.unknown) == ({3}, {0})
+    logged = []
+    monkeypatch.setattr(
+        shuffling, "event", lambda name, **fields: logged.append((fields["accepted"], fields["unknown"]))
+    )
+    RoundShuffler._note_traps(task, traps)
+    assert logged == [(1, 1)]
 
 
 def test_moments_are_spread_over_the_round(chain, tmp_path, monkeypatch):

@@ -211,9 +211,16 @@ class RoundShuffler:
     @staticmethod
     def _note_traps(task: Task, traps: TrapDirectory) -> None:
         """Log how many traps were accepted, if not all: those that were not cannot detect anything."""
-        wanted, accepted = 0 if task.wire is None else task.wire.traps, len(traps.watch(task).accepted)
-        if accepted < wanted:
-            event("traps-not-accepted", level=logging.WARNING, task=task.id.hex(), accepted=accepted, traps=wanted)
+        wanted, watch = 0 if task.wire is None else task.wire.traps, traps.watch(task)
+        if len(watch.accepted) < wanted:
+            event(
+                "traps-not-accepted",
+                level=logging.WARNING,
+                task=task.id.hex(),
+                accepted=len(watch.accepted),
+                unknown=len(watch.unknown),
+                traps=wanted,
+            )
 
     def _describe(self, served: ServedTask, file: Path, messages: int, mixture: Mixture) -> Manifest:
         """The manifest of a file of permuted messages."""

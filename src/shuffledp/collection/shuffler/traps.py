@@ -13,7 +13,7 @@ import json
 import os
 import random
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,11 @@ class TrapWatch:
     """From the SHA-256 of each message of a trap, without its layer, to the number of the trap."""
     accepted: frozenset[int] = frozenset()
     """The numbers of the traps that were accepted."""
+    unknown: frozenset[int] = frozenset()
+    """The numbers of those that were refused after an attempt without an answer, in which they may have been accepted.
+
+    They raise no alarm: a lost connection would destroy the round.
+    """
     per_report: int = 1
     found: Counter[int] = field(default_factory=Counter)
 
@@ -123,6 +128,9 @@ class TrapDirectory:
             for number in due:
                 proceed()
                 report, token = (place / f"{number}.report").read_bytes(), tokens.get(number)
+                attempt = place / f"{number}.attempt"
+                is_unanswered = attempt.exists()
+                write_durably(attempt, b"", mode=0o600)
                 try:
                     deliver(
                         connection,
@@ -134,9 +142,12 @@ class TrapDirectory:
                     )
                 except RefusedError as error:
                     if error.values.get("final"):
-                        write_durably(self._mark(place, number), b"refused", mode=0o600)
+                        answer = b"unknown" if is_unanswered else b"refused"
+                        write_durably(self._mark(place, number), answer, mode=0o600)
                     else:
                         refusal = error
+                        if not is_unanswered:
+                            attempt.unlink()
                 else:
                     write_durably(self._mark(place, number), b"accepted", mode=0o600)
         if refusal is not None:
@@ -146,13 +157,14 @@ class TrapDirectory:
         """What to look for in the batch of a round."""
         place = self._place(task.id)
         traps: dict[bytes, int] = {}
-        accepted = set()
+        marked: defaultdict[bytes, set[int]] = defaultdict(set)
         for number, document in self._documents(task.id).items():
             traps |= {bytes.fromhex(message): number for message in document["messages"]}
             mark = self._mark(place, number)
-            if mark.exists() and mark.read_bytes() == b"accepted":
-                accepted.add(number)
-        return TrapWatch(traps, frozenset(accepted), task.messages_per_report)
+            if mark.exists():
+                marked[mark.read_bytes()].add(number)
+        accepted, unknown = frozenset(marked[b"accepted"]), frozenset(marked[b"unknown"])
+        return TrapWatch(traps, accepted, unknown, task.messages_per_report)
 
     def delete(self, task_id: bytes) -> None:
         """Delete the traps of a round that is over."""
