@@ -237,7 +237,7 @@ class Task:
 
     @property
     def messages_per_user(self) -> float:
-        """The expected number of messages of a report, dummies included: the longer ones of carriers are few."""
+        """The expected number of messages of a report with its dummies; the longer reports of carriers are few."""
         roles = self.protocol.carrier_roles
         if roles is None:
             return self.messages_per_report
