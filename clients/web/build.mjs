@@ -11,9 +11,11 @@ const LOADERS = ["src/protocols/registry.ts", "src/explain.ts"];
 const loaded = LOADERS.flatMap((source) =>
   [...readFileSync(join(ROOT, source), "utf8").matchAll(/import\("(.*?)"\)/g)].map(([, path]) => join(dirname(source), path)),
 );
+const SERIES = "client-series.js";
 /** Files in src/shuffledp/pages/static besides client.js, and what each is made of. */
 const ASSETS = {
   ...Object.fromEntries(loaded.map((source) => [`client-${basename(source, ".ts").replaceAll("_", "-")}.js`, source])),
+  [SERIES]: "src/series/index.ts",
   "operator.css": "operator/operator.css",
   "operator.js": "operator/operator.ts",
   "planner.css": "planner/planner.css",
@@ -23,9 +25,11 @@ const ASSETS = {
   "survey-strings.js": "survey/strings.ts",
   "survey-worker.js": "survey/worker.ts",
 };
-/** What client.js exports to the other assets: the public names first. */
-const CLIENT = ["index.ts", "bytes.ts", "canonical.ts", "draw.ts", "numbers.ts", "refusal.ts", "texts.ts"];
-const PACKAGE = { "budget.js": "src/budget/index.ts", "index.js": "src/index.ts", "node.js": "src/node.ts" };
+/** The page and its worker once more, for the rounds of a series: a page with one round has nothing of it. */
+const ASSETS_OF_SERIES = { "survey-series.js": "survey/survey.ts", "survey-series-worker.js": "survey/worker.ts" };
+/** Files in src that are in client.js; it exports the public names, which are in the first, and what other assets import. */
+const CLIENT = ["index.ts", "bytes.ts", "canonical.ts", "client.ts", "draw.ts", "keys.ts", "numbers.ts", "outbox.ts", "refusal.ts", "sending.ts", "signed.ts", "task.ts", "texts.ts"];
+const PACKAGE = { "budget.js": "src/budget/index.ts", "index.js": "src/index.ts", "node.js": "src/node.ts", "series.js": "src/series/index.ts" };
 
 const { values } = parseArgs({ options: { out: { type: "string" }, package: { type: "boolean" }, entry: { type: "string" } } });
 const outdir = values.out ?? (values.package ? "dist" : "../../src/shuffledp/pages/static");
@@ -47,7 +51,7 @@ const bundle = (files, options) =>
   });
 
 /** Reasons of refusals that pages show by their names or in their own words: messages of these are left out of the assets. */
-const UNEXPLAINED = /^(not-canonical|malformed|unknown-author|bad-signature|version|inconsistent|bad-guarantee|unsupported|unsupported-protocol|policy|domain|not-open|already-reported|no-secure-context|no-x25519)$/;
+const UNEXPLAINED = /^(not-canonical|malformed|unknown-author|bad-signature|version|inconsistent|bad-guarantee|outside-domain|unsupported|unsupported-protocol|policy|domain|not-open|not-drawn|cancelled|already-reported|no-secure-context|no-x25519)$/;
 
 /** Removes the messages that no page shows, in a tree of ESTree. */
 function withoutMessages(node) {
@@ -61,15 +65,29 @@ function withoutMessages(node) {
   return node;
 }
 
-/** A bundle whose scripts Terser shortens once more, by some 8 % after compression. */
+/** A bundle whose scripts Terser shortens once more, by some 8 % after compression; and the names that it imports from client.js. */
 const asset = async (files, options) => {
-  const { outputFiles } = await bundle(files, { ...options, write: false, minify: false, minifySyntax: true, minifyWhitespace: true });
+  const { outputFiles } = await bundle(files, { ...options, write: false, minify: false, minifySyntax: true, minifyWhitespace: true }), imported = [];
   for (const { path, text } of outputFiles) {
     const code = path.endsWith(".js") ? await shortened(text) : text;
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, code);
+    for (const [, names] of code.matchAll(/import\{([^}]*)\}from"\.\/client\.js"/g)) imported.push(...names.split(",").map((name) => name.split(" as ")[0]));
   }
+  return imported;
 };
+
+/** The module behind client.js: a name that nobody exports stays an error of the build. */
+function clientModule(imported) {
+  const sources = CLIENT.map((name) => [name, readFileSync(join(ROOT, "src", name), "utf8")]), [[first, index]] = sources;
+  const left = new Set(imported.filter((name) => !new RegExp(`export \\{[^}]*\\b${name}\\b`).test(index))), lines = [`export * from "./${first}";`];
+  for (const [name, source] of sources) {
+    const own = [...left].filter((each) => new RegExp(`^export (async )?(class|const|function) ${each}\\b`, "m").test(source));
+    own.forEach((each) => left.delete(each));
+    if (own.length) lines.push(`export { ${own.sort().join(", ")} } from "./${name}";`);
+  }
+  return [...lines, left.size ? `export { ${[...left].join(", ")} } from "./${first}";` : ""].join("\n");
+}
 
 async function shortened(text) {
   const { ast } = await minify(text, { module: true, compress: false, mangle: false, format: { spidermonkey: true, code: false } });
@@ -83,15 +101,17 @@ const apart = (isInClient) => ({
   setup: ({ onResolve }) =>
     onResolve({ filter: /\.ts$/ }, ({ path, resolveDir, kind }) => {
       const source = join(resolveDir, path), later = Object.keys(ASSETS).find((name) => join(ROOT, ASSETS[name]) === source);
-      if (kind === "dynamic-import") return { path: `./${later}`, external: true };
-      return kind === "import-statement" && isInClient(source) ? { path: "./client.js", external: true } : undefined;
+      if (kind === "dynamic-import" || (kind === "import-statement" && later === SERIES)) return { path: `./${later}`, external: true, sideEffects: false };
+      return kind === "import-statement" && isInClient(source) ? { path: "./client.js", external: true, sideEffects: false } : undefined;
     }),
 });
 
 if (values.entry) await bundle({ "bundle.js": values.entry });
 else if (values.package) await bundle(PACKAGE, { platform: "neutral", external: ["node:*"], minify: false, splitting: true, chunkNames: "chunk-[hash]" });
 else {
-  const stdin = { contents: CLIENT.map((name) => `export * from "./${name}";`).join("\n"), resolveDir: join(ROOT, "src") };
+  const plugins = [apart((source) => CLIENT.some((name) => source === join(ROOT, "src", name)))];
+  const imported = await asset(ASSETS, { plugins, define: { SERIES: "false" } });
+  imported.push(...(await asset(ASSETS_OF_SERIES, { plugins, define: { SERIES: "true" } })));
+  const stdin = { contents: clientModule(imported), resolveDir: join(ROOT, "src") };
   await asset({}, { stdin, outdir: undefined, outfile: join(outdir, "client.js"), plugins: [apart(() => false)] });
-  await asset(ASSETS, { plugins: [apart((source) => CLIENT.some((name) => source === join(ROOT, "src", name)))] });
 }

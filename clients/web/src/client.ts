@@ -12,6 +12,8 @@ import { verifyTask, type Guarantee, type Task } from "./task.ts";
 /** What one report costs, for a budget that the device keeps over several tasks. */
 export interface Charge {
   readonly task: string;
+  /** The id of the series that the task is a round of. */
+  readonly series?: string;
   readonly population: string;
   /** The id of the author's key. */
   readonly author: string;
@@ -51,9 +53,13 @@ export class Client {
   }
 
   /** Throws a Refusal unless the author signed the task, its guarantee holds and the policy allows it. */
-  static async create(signedTask: Uint8Array, { author, policy, outbox, pins, budget }: ClientOptions): Promise<Client> {
+  static async create(signedTask: Uint8Array, options: ClientOptions): Promise<Client> {
     if (!globalThis.crypto?.subtle) throw new Refusal("no-secure-context", "answers can be sealed only on a page that was loaded by https or from this machine");
-    const task = await verifyTask(signedTask, fromBase64(author, 32), pins);
+    return Client.of(await verifyTask(signedTask, fromBase64(options.author, 32), options.pins), options);
+  }
+
+  /** The same for a task that was verified, alone or with its series. */
+  static async of(task: Task, { policy, outbox, budget }: Omit<ClientOptions, "author" | "pins">): Promise<Client> {
     checkPolicy(task, policy);
     return new Client(task, outbox ?? (await IndexedDbOutbox.open()), budget);
   }

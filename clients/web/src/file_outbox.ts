@@ -4,6 +4,7 @@ import { link, lstat, mkdir, open, readFile, rename, stat, unlink } from "node:f
 import { join } from "node:path";
 import { type Bytes } from "./bytes.ts";
 import { type Entry, type FinalState, type Outbox } from "./outbox.ts";
+import { type RecordStore } from "./record_store.ts";
 import { Refusal } from "./refusal.ts";
 
 const FINAL_STATES: readonly FinalState[] = ["delivered", "closed", "refused"];
@@ -101,6 +102,21 @@ export class FileOutbox implements Outbox {
     }
   }
 
+  /** A file of this directory that is replaced as a whole, such as the record of the budget. */
+  record(name: string): RecordStore {
+    return {
+      update: (change) => this.exclusively(name, async () => {
+        const path = join(this.#directory, name), next = await change(await contentOf(path));
+        try {
+          await rename(await this.#written(name, next), path);
+          await this.#sync();
+        } catch (error) {
+          throw failed(`${path} cannot be written`, error);
+        }
+      }),
+    };
+  }
+
   #file(task: string, suffix: string): string {
     return join(this.#directory, `${task}.${suffix}`);
   }
@@ -132,6 +148,16 @@ export class FileOutbox implements Outbox {
     const directory = await open(this.#directory);
     await directory.sync();
     await directory.close();
+  }
+}
+
+/** The content of a record, or null if there is none. */
+async function contentOf(path: string): Promise<Uint8Array | null> {
+  try {
+    return new Uint8Array(await readFile(path));
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw failed(`${path} cannot be read`, error);
   }
 }
 

@@ -18,7 +18,7 @@ export const packedSize = (format: MessageFormat): number =>
 
 export function pack(format: MessageFormat, message: Message): Bytes {
   const bytes = new Uint8Array(packedSize(format)), sizes = widths(format);
-  if (message.length !== sizes.length) throw new Error("a message has other parts than its format");
+  if (message.length !== sizes.length) throw new Refusal("outside-domain", "a message has other parts than its format");
   let position = 0;
   sizes.forEach((width, index) => {
     const part = message[index]!;

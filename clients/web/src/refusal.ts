@@ -4,7 +4,7 @@
 export type Reason =
   | "not-canonical" | "malformed" | "unknown-author" | "bad-signature" | "version" | "inconsistent" | "bad-guarantee"
   | "wrong-size" | "outside-domain"
-  | "unsupported" | "unsupported-protocol" | "policy" | "budget" | "domain" | "not-open" | "already-reported"
+  | "unsupported" | "unsupported-protocol" | "policy" | "budget" | "domain" | "not-open" | "not-drawn" | "cancelled" | "already-reported"
   | "nothing-to-send" | "refused" | "unreachable" | "aborted" | "no-secure-context" | "no-x25519" | "no-storage" | "damaged";
 
 export class Refusal extends Error {

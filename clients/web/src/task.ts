@@ -1,14 +1,15 @@
 /** Signed tasks: accepted only if the pinned key signed them and their claims follow from their parameters. */
-import { fromBase64, hex, sha256, utf8, type Bytes } from "./bytes.ts";
-import { object, read, write, type Json, type JsonObject } from "./canonical.ts";
+import { type Bytes } from "./bytes.ts";
+import { object, type Json, type JsonObject } from "./canonical.ts";
 import { type Domain, type Input } from "./domain.ts";
-import { keyId, littleEndian, readKey } from "./keys.ts";
+import { readKey } from "./keys.ts";
 import { integer, number } from "./numbers.ts";
 import { packedSize } from "./packing.ts";
 import { type Protocol } from "./protocols/protocol.ts";
 import { readProtocol } from "./protocols/registry.ts";
 import { check, Refusal } from "./refusal.ts";
 import { SEALING_BYTES, SUITE } from "./sealing.ts";
+import { verifySigned, type Signed } from "./signed.ts";
 import { readText } from "./texts.ts";
 import { KEYS_OF_VERSION_2, readWire } from "./wire_version_2.ts";
 
@@ -16,7 +17,7 @@ const KEYS = [
   "format", "version", "name", "description", "population", "protocol", "guarantee", "minimum_users", "maximum_users", "opens", "closes",
   "messages_per_report", "message_size", "suite", "analyzer",
 ];
-const MAX_TASK_BYTES = 1 << 24, MAX_USERS = 10 ** 9, MAX_MESSAGES = 65_536, MAX_DRAWS = 1 << 24;
+const MAX_USERS = 10 ** 9, MAX_MESSAGES = 65_536, MAX_DRAWS = 1 << 24;
 const VERSIONS = [1, 2] as const;
 
 export type WireVersion = (typeof VERSIONS)[number];
@@ -71,6 +72,8 @@ export interface Task {
   readonly analyzer: Bytes;
   /** Reports are sealed to the first of these keys, and their messages to the others too: one of each shuffler; none in version 1. */
   readonly roundKeys: readonly Bytes[];
+  /** The place of a task that was derived from a series. */
+  readonly series?: { readonly id: string; readonly round: number };
 }
 
 /** Bytes of a report before its messages: magic, version, task id, report id. */
@@ -78,32 +81,12 @@ const REPORT_HEADER_BYTES = 4 + 1 + 32 + 16;
 
 /** The task of these bytes; a Refusal unless `author` signed them and the guarantee holds. One line feed may follow. */
 export async function verifyTask(content: Uint8Array, author: Bytes, pins: readonly string[] = []): Promise<Task> {
-  if (content.length > MAX_TASK_BYTES + 1) throw new Refusal("not-canonical", "the task is too long");
-  const envelope = object(read(content.at(-1) === 10 ? content.subarray(0, -1) : content), ["author", "signature", "task"]);
-  const signature = fromBase64(envelope["signature"], 64);
-  if (envelope["author"] !== (await keyId("signing", author))) throw new Refusal("unknown-author", "another author signed the task");
-  for (const version of VERSIONS) {
-    const signed = utf8(`shuffledp task v${version}\n${write(envelope["task"]!)}`);
-    if (await isSigned(author, signature, signed)) return readTask(envelope["task"]!, { version, author: envelope["author"], id: hex(await sha256(signed)) }, pins);
-  }
-  throw new Refusal("bad-signature", "the signature of the task is not valid");
+  return readTask(await verifySigned(content, author, "task", VERSIONS), pins);
 }
 
-async function isSigned(author: Bytes, signature: Bytes, signed: Bytes): Promise<boolean> {
-  let key: CryptoKey;
-  try {
-    key = await crypto.subtle.importKey("raw", author, { name: "Ed25519" }, false, ["verify"]);
-  } catch {
-    throw new Refusal("no-x25519", "this browser is too old to check a signature: it lacks Ed25519");
-  }
-  // some engines accept a second half above the group order, by which anyone can turn a signature into another valid one
-  return littleEndian(signature.subarray(32)) < GROUP_ORDER && crypto.subtle.verify({ name: "Ed25519" }, key, signature, signed);
-}
-
-const GROUP_ORDER = (1n << 252n) + 27742317777372353535851937790883648493n;
-
-async function readTask(document: Json, { version, author, id }: Pick<Task, "version" | "author" | "id">, pins: readonly string[]): Promise<Task> {
-  if (typeof document !== "object" || (document as JsonObject | null)?.["format"] !== "shuffledp-task") throw new Refusal("version", "not a task");
+/** The task of a document whose signature was verified; `pins` may name its id. */
+export async function readTask({ document, version, author, id }: Signed<WireVersion>, pins: readonly string[]): Promise<Task> {
+  if ((document as JsonObject | null)?.["format"] !== "shuffledp-task") throw new Refusal("version", "not a task");
   const stated = (document as JsonObject)["version"];
   if (typeof stated === "number" && stated !== version) throw new Refusal("version", "the task has another version than it was signed as, or an unknown one");
   const parts = object(document, [...KEYS, ...(version === 1 ? ["shuffler"] : KEYS_OF_VERSION_2)]);
@@ -178,8 +161,8 @@ function checkedGuarantee(
 const isClose = (a: number, b: number): boolean => a === b || (Number.isFinite(a) && Number.isFinite(b) && Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(a), Math.abs(b)));
 
 function readTime(document: Json | undefined): Date {
-  check(typeof document === "string" && /^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$/.test(document), "a time");
+  check(typeof document === "string", "a time");
   const time = new Date(document);
-  check(Number.isFinite(+time) && time.toISOString() === document.replace("Z", ".000Z"), "a time");
+  check(Number.isFinite(+time) && /^[1-9]/.test(document) && time.toISOString() === document.replace("Z", ".000Z"), "a time"); // a year of four digits
   return time;
 }

@@ -64,5 +64,5 @@ interface TypePolicies {
 }
 
 /** The URL of the worker, which the policy of the page lets through by name. */
-const URL = "survey-worker.js", types = (globalThis as { trustedTypes?: TypePolicies }).trustedTypes;
+const URL = SERIES ? "survey-series-worker.js" : "survey-worker.js", types = (globalThis as { trustedTypes?: TypePolicies }).trustedTypes;
 const SCRIPT = types ? types.createPolicy("survey", { createScriptURL: () => URL }).createScriptURL(URL) : URL;

@@ -1,7 +1,14 @@
 /** What `shuffledp survey build` wrote into the page: the pinned task and author, the shuffler, texts of one language. */
 import type { Policy, State, Value } from "../src/index.ts";
+import type { Turn } from "../src/series/index.ts";
+
+declare global {
+  /** Whether this is built for the rounds of a series; set by build.mjs. */
+  const SERIES: boolean;
+}
 
 export interface Settings {
+  /** The id of the task, or of the series. */
   readonly task: string;
   readonly author: string;
   readonly server: string;
@@ -35,6 +42,8 @@ export interface Facts {
   readonly bytes: number;
   /** What is sent and what it reveals, in the words of the client. */
   readonly sentences: readonly string[];
+  /** Of a series: what this device may do now, and the times of all rounds. */
+  readonly turn?: Turn & { readonly rounds: number; readonly perDevice: number; readonly firstOpens: number; readonly period: number; readonly open: number };
 }
 
 /** What the page asks of the worker, and what it gets. */

@@ -3,6 +3,7 @@ import { element, isolated, required } from "./elements.ts";
 import { Failure, WorkerLink } from "./link.ts";
 import { question } from "./question.ts";
 import type { State, Value } from "../src/index.ts";
+import { nextChange, nextSentence, roundValues, turnSentences } from "./series.ts";
 import type { Calls, Facts, Settings } from "./settings.ts";
 import { isolate, Wording } from "./wording.ts";
 
@@ -10,7 +11,7 @@ const settings = JSON.parse(required("#settings").textContent ?? "") as Settings
 const wording = new Wording(settings);
 const page = required<HTMLElement>("#page"), status = required("#status");
 const TOKEN = /^[A-Za-z0-9._~+/=-]{16,512}$/, TOKEN_KEY = `shuffledp token ${settings.task}`, PERSON_KEY = `shuffledp person ${settings.task}`;
-const FIRST_PAUSE_SECONDS = 5, LONGEST_PAUSE_SECONDS = 300, RESULT_SECONDS = 3, MAX_FAULTS = 3;
+const FIRST_PAUSE_SECONDS = 5, LONGEST_PAUSE_SECONDS = 300, RESULT_SECONDS = 3, MAX_FAULTS = 3, CLOCK_MILLISECONDS = 5000;
 
 let token = tokenOfAddress() ?? remembered(TOKEN_KEY);
 let link: WorkerLink | undefined;
@@ -64,7 +65,8 @@ const asked = (): Node[] => (facts ? [element("p", { className: "soft" }, isolat
 
 /** What happens to the answer, and the numbers behind it. */
 function explanation(known: Facts): Node[] {
-  const list = element("ul", {}, ...known.sentences.map((sentence) => element("li", {}, sentence)));
+  const sentences = SERIES ? [...known.sentences, wording.text("total")] : known.sentences;
+  const list = element("ul", {}, ...sentences.map((sentence) => element("li", {}, sentence)));
   const numbers = element("dl");
   for (const [name, value] of wording.factList(known)) numbers.append(element("dt", {}, name), element("dd", {}, isolated(value)));
   return [
@@ -103,12 +105,17 @@ async function connect(): Promise<Calls["state"]["result"]> {
 
 /** Continue from the state of the report. */
 async function proceed(state: State, note: string): Promise<void> {
+  if (SERIES) {
+    const { status } = facts!.turn!;
+    followClock();
+    if (status !== "open") return showEnd("closed", wording.text(`${status}_title`), ...turnSentences(facts!, settings, wording));
+  }
   if (state === "none") return ask();
   if (state === "pending") return deliver();
   remember(TOKEN_KEY, null);
   const words = wording.text.bind(wording);
-  if (state === "delivered") showEnd("delivered", words("delivered_title"), words("delivered"), settings.kiosk ? "" : words("once"));
-  else if (state === "closed") showEnd("closed", words("closed_title"), words("closed_pending"));
+  if (state === "delivered") showEnd("delivered", words("delivered_title"), words("delivered"), settings.kiosk ? "" : words("once"), ...(SERIES ? [nextSentence(facts!, wording)] : []));
+  else if (state === "closed") showEnd("closed", words("closed_title"), words("closed_pending"), ...(SERIES ? [nextSentence(facts!, wording)] : []));
   else showEnd("refused", words("refused_title"), words("refused", { reason: note }));
 }
 
@@ -123,7 +130,7 @@ async function ask(): Promise<void> {
     token = code ?? token;
     void answer(value);
   });
-  show("question", known.name, paragraph(wording.text("intro", { users: wording.number(known.minimumUsers) })), form, ...explanation(known));
+  show("question", known.name, paragraph(wording.text("intro", { users: wording.number(known.minimumUsers), ...(SERIES ? roundValues(known, wording, known.turn!.round) : {}) })), form, ...explanation(known));
 }
 
 async function answer(value: Value): Promise<void> {
@@ -142,9 +149,10 @@ async function answer(value: Value): Promise<void> {
   } catch (error) {
     // another tab may have answered meanwhile: what it stored is what counts
     const stored = await connect().catch(() => null), { reason } = error as Failure;
+    if (SERIES && stored && facts!.turn!.round !== known.turn!.round) return proceed(stored.state, stored.note); // the answer was to another round
     if (stored && stored.state !== "none") return proceed(stored.state, stored.note);
     if (stored && (reason === "fault" || reason === "no-storage") && ++faults < MAX_FAULTS) return answer(value); // nothing was stored, so nothing was sent
-    return reason === "not-open" ? ask() : showFailure(error);
+    return reason === "not-open" ? (SERIES ? proceed("none", "") : ask()) : showFailure(error);
   }
   return deliver();
 }
@@ -284,6 +292,19 @@ function showFailure(error: unknown): void {
     paragraph(wording.text("untrusted", { asker: isolate(settings.asker) })),
     paragraph(wording.text("untrusted_reason", { reason }), "soft"),
   );
+}
+
+let timer = 0;
+
+/** Begin again once another round opens or the present one closes, unless something is being sealed or sent. */
+function followClock(): void {
+  clearInterval(timer);
+  const end = nextChange(facts!, Date.now());
+  timer = window.setInterval(() => {
+    if (Date.now() < end || /^(sealing|waiting)$/.test(document.body.dataset["state"]!)) return;
+    clearInterval(timer);
+    void start();
+  }, CLOCK_MILLISECONDS);
 }
 
 /** Another tab may have answered while this one was hidden. */

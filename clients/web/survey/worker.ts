@@ -1,8 +1,9 @@
 /** The worker of the survey page: the client with its outbox, outside of the thread of the page. */
-import { Client, IndexedDbOutbox, Refusal, type State } from "../src/index.ts";
+import { Client, IndexedDbOutbox, Refusal, type Sentence, type State, type Task } from "../src/index.ts";
+import { SeriesClient } from "../src/series/index.ts";
 import type { Calls, Facts, Request, Response, Settings } from "./settings.ts";
 
-const ATTEMPTS = 3, MAX_TASK_BYTES = (1 << 24) + 1;
+const ATTEMPTS = 3, MAX_TASK_BYTES = (1 << 24) + 1, UPDATE_MILLISECONDS = 5000;
 
 /** The author signed it, but the page was built for another one. */
 class OtherTask extends Error {}
@@ -10,16 +11,29 @@ class OtherTask extends Error {}
 let client: Client, server: string;
 
 async function check({ settings, person }: Calls["check"]["arguments"]): Promise<Calls["check"]["result"]> {
+  if (SERIES) return checkSeries(settings);
   const content = await signedTask(), { author, policy, task } = settings;
   const outbox = person ? await IndexedDbOutbox.open(`shuffledp ${person}`) : undefined;
   client = await Client.create(content, { author, policy, pins: [task], outbox });
   server = settings.server;
   if (client.task.id !== task) throw new OtherTask();
-  return { facts: await facts(client, settings), ...(await state()) };
+  return { facts: facts(client.task, await client.explain(settings.language)), ...(await state()) };
+}
+
+/** Of a series the client is that of the round that is open, if this device takes part in it. */
+async function checkSeries(settings: Settings): Promise<Calls["check"]["result"]> {
+  const { author, policy, task, language } = settings, device = await SeriesClient.create(await signedTask(), { author, policy, pins: [task] }), { series } = device;
+  server = settings.server;
+  if (series.id !== task) throw new OtherTask();
+  await device.update(server, { signal: AbortSignal.timeout(UPDATE_MILLISECONDS) }).catch(() => {}); // without an answer the clock decides
+  const turn = device.turn(), { rounds, roundsPerDevice: perDevice, period, open } = series, isOpen = turn.status === "open";
+  if (isOpen) client = await device.client(turn.round);
+  const known = facts(await series.task(turn.round), await device.explain(language));
+  return { facts: { ...known, turn: { ...turn, rounds, perDevice, period, open, firstOpens: series.opensAt(0) } }, ...(isOpen ? await state() : { state: "none", note: "" }) };
 }
 
 async function signedTask(): Promise<Uint8Array> {
-  const answer = await fetch("task.json", { cache: "no-cache", credentials: "omit" });
+  const answer = await fetch(SERIES ? "series.json" : "task.json", { cache: "no-cache", credentials: "omit" });
   if (!answer.ok || Number(answer.headers.get("Content-Length") ?? 0) > MAX_TASK_BYTES) throw new Error("the task cannot be loaded");
   return new Uint8Array(await answer.arrayBuffer());
 }
@@ -48,8 +62,8 @@ async function answer({ value }: Calls["answer"]["arguments"], id: number): Prom
   return {};
 }
 
-async function facts({ task, guarantee }: Client, settings: Settings): Promise<Facts> {
-  const { domain, name, description, categories, interval, minimumUsers } = task;
+function facts(task: Task, sentences: readonly Sentence[]): Facts {
+  const { domain, guarantee, name, description, categories, interval, minimumUsers } = task;
   const numbered = domain.kind === "categories" && !domain.names ? { lower: 0, upper: domain.size - 1, whole: true } : null;
   return {
     name, description, categories, minimumUsers,
@@ -63,7 +77,7 @@ async function facts({ task, guarantee }: Client, settings: Settings): Promise<F
     closes: +task.closes,
     messages: task.messagesPerReport,
     bytes: task.reportSize,
-    sentences: (await client.explain(settings.language)).map(({ text }) => text),
+    sentences: sentences.map(({ text }) => text),
   };
 }
 

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { Budget, BudgetRefusal, charged, type Limits } from "../src/budget/budget.ts";
 import { POINTS, sampled, Total, type Release } from "../src/budget/curves.ts";
 import { fromBytes, toBytes } from "../src/budget/record.ts";
-import { type RecordStore } from "../src/budget/store.ts";
+import { type RecordStore } from "../src/record_store.ts";
 import { fromBase64, toBase64, utf8, type Bytes } from "../src/bytes.ts";
 import { Client, FileOutbox, FileRecord, Refusal, type Charge } from "../src/node.ts";
 import { unhex, type Case } from "./vectors.ts";

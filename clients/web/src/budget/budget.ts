@@ -4,7 +4,7 @@ import { type Charge, type DeviceBudget } from "../client.ts";
 import { Refusal } from "../refusal.ts";
 import { sampled, Total, type Release } from "./curves.ts";
 import { emptyRecord, fromBytes, MAX_BYTES, MAX_ENTRIES, tag, toBytes, type Entry, type Record } from "./record.ts";
-import { IndexedDbRecord, type RecordStore } from "./store.ts";
+import { IndexedDbRecord, type RecordStore } from "../record_store.ts";
 
 /** Limits on the tasks of one author within the window. */
 export interface AuthorLimits {
@@ -71,9 +71,9 @@ export class Budget implements DeviceBudget {
  * The record with one more report, on its day and without entries whose window has passed; a BudgetRefusal if it exceeds a limit.
  * Days never run back, and a task advances them at most to the day on which it closes: a clock that is wrong does not free the budget.
  */
-export async function charged(before: Record, report: Pick<Charge, "task" | "author" | "closes" | "now"> & { readonly release: Release }, limits: Limits): Promise<Record> {
-  const { task, author, closes, now, release } = report, day = later(before.day, earlier(dayOf(now), dayOf(+closes))), record = since(before, day, limits.windowDays);
-  const entry = { day, author: await tag(record, "author", utf8(author)), series: await tag(record, "series", unhex(task)), release };
+export async function charged(before: Record, report: Pick<Charge, "task" | "series" | "author" | "closes" | "now"> & { readonly release: Release }, limits: Limits): Promise<Record> {
+  const { task, series = task, author, closes, now, release } = report, day = later(before.day, earlier(dayOf(now), dayOf(+closes))), record = since(before, day, limits.windowDays);
+  const entry = { day, author: await tag(record, "author", utf8(author)), series: await tag(record, "series", unhex(series)), release };
   const refusals = refusalsOf(record.entries, entry, limits, Object.hasOwn(limits.authors, author) ? limits.authors[author]! : {});
   const last = refusals.reduce<BudgetRefusal | null>((a, b) => (a && (a.possible ?? LAST_DAY) >= (b.possible ?? LAST_DAY) ? a : b), null);
   if (last) throw last;

@@ -1,3 +1,3 @@
 /** The public names of @shuffledp/client/budget. */
 export { Budget, BudgetRefusal, type AuthorLimits, type Limits } from "./budget.ts";
-export { IndexedDbRecord, type RecordStore } from "./store.ts";
+export { IndexedDbRecord, type RecordStore } from "../record_store.ts";

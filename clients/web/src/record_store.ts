@@ -1,6 +1,6 @@
-/** Where the record of a device is: in a browser in IndexedDB. */
-import { type Bytes } from "../bytes.ts";
-import { Refusal } from "../refusal.ts";
+/** Where a record of a device is, such as that of its budget: in a browser in IndexedDB. */
+import { type Bytes } from "./bytes.ts";
+import { Refusal } from "./refusal.ts";
 
 export interface RecordStore {
   /**
@@ -14,7 +14,7 @@ const STORE = "record", KEY = "budget";
 
 interface Stored { readonly revision: number; readonly content: Bytes }
 
-const unusable = (error: unknown): Refusal => new Refusal("no-storage", `this browser cannot store what was spent: ${(error as Error).message}`);
+const unusable = (error: unknown): Refusal => new Refusal("no-storage", `this browser cannot store its record: ${(error as Error).message}`);
 
 /** A revision number decides between tabs: IndexedDB runs one writing transaction at a time, and none lasts while hashes are computed. */
 export class IndexedDbRecord implements RecordStore {
