@@ -9,7 +9,7 @@ import { checkVersion2 } from "./vectors_v2.ts";
 
 const load = (version: string, ...names: string[]): object =>
   Object.fromEntries(names.map((name) => [name, JSON.parse(readFileSync(new URL(`../../../vectors/${version}/${name}.json`, import.meta.url), "utf8"))]));
-const files = { ...load("v1", "task", "randomizers", "clusters", "report", "sealing"), v2: load("v2", "task", "report", "token", "carriers") } as VectorFiles;
+const files = { ...load("v1", "task", "randomizers", "clusters", "report", "sealing"), v2: load("v2", "task", "report", "token", "carriers", "series") } as VectorFiles;
 
 test("vectors", async (context) => {
   const { passed, failures, skipped } = await checkVectors(files);
@@ -31,6 +31,8 @@ test("altered vectors of version 2 are found", async () => {
     "outer seal": ({ report }) => { report.good[0].ephemeral = report.good[0].ephemeral.replace(/..$/, "00"); },
     token: ({ token }) => { token.good[0].authorization = `Bearer ${token.good[0].token}`; },
     ": unsupported": ({ task }) => { task.optional.push(task.good[0]); },
+    "round 1": ({ series }) => { series.good[0].tasks[1].id = series.good[0].tasks[2].id; }, // round i with the keys of j
+    "unknown-author": ({ series }) => { series.bad_cancellations.find(({ name }: { name: string }) => name === "by somebody else").reason = "bad-signature"; },
     "not version": ({ task }) => { task.bad = [{ ...task.bad.find(({ name }: { name: string }) => name === "no shuffler"), reason: "version" }]; },
   };
   for (const [part, change] of Object.entries(changes)) {

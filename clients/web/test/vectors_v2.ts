@@ -1,14 +1,15 @@
-/** The test vectors of wire version 2, for Node and for browsers: tasks, the outer seal of reports, tokens bound to a report. */
+/** The test vectors of wire version 2, for Node and for browsers: tasks, the outer seal of reports, tokens bound to a report, series. */
 import { concat, hex, toBase64, utf8 } from "../src/bytes.ts";
 import { checkReport, outerInfo, sealingInfo } from "../src/report.ts";
 import { authorization } from "../src/sending.ts";
 import { Sealer } from "../src/sealing.ts";
+import { verifyCancellation, verifySeries } from "../src/series/index.ts";
 import { verifyTask } from "../src/task.ts";
 import { keyPair, reasonOf, unhex, type Case, type Expect } from "./vectors.ts";
 
 const HEADER_BYTES = 53;
 
-export async function checkVersion2({ task: tasks, report, token: tokens, carriers }: Case, expect: Expect): Promise<void> {
+export async function checkVersion2({ task: tasks, report, token: tokens, carriers, series }: Case, expect: Expect): Promise<void> {
   const author = unhex(tasks.author.public), verify = (content: string) => verifyTask(utf8(content), author);
   for (const good of tasks.good) {
     const task = await verify(good.content), name = `task v2 ${good.name}`;
@@ -36,4 +37,30 @@ export async function checkVersion2({ task: tasks, report, token: tokens, carrie
   for (const { name, report: content } of report.bad) expect((await reasonOf(() => checkReport(task, unhex(content)))) === "damaged", `report v2 ${name}: form`);
   for (const { token, report: content, authorization: expected } of tokens.good)
     expect((await authorization(token, task, unhex(content))) === expected, `token v2 ${token}`);
+  await checkSeries(series, expect);
+}
+
+async function checkSeries({ author: { public: key }, good, bad, good_cancellations: cancellations, bad_cancellations: badOnes }: Case, expect: Expect): Promise<void> {
+  const author = unhex(key);
+  for (const { name, content, id, tasks } of good) {
+    const series = await verifySeries(utf8(content), author);
+    expect(series.id === id && series.rounds === tasks.length, `series ${name}: id and rounds`);
+    for (const [round, { id: task, opens, closes }] of tasks.entries()) {
+      const found = await series.task(round);
+      expect(found.id === task && +found.opens === Date.parse(opens) && +found.closes === Date.parse(closes), `series ${name}: round ${round}`);
+      expect(found.series!.round === round && series.roundAt(+found.opens) === round && series.roundAt(+found.closes) !== round, `series ${name}: round ${round} by the clock`);
+    }
+  }
+  for (const { name, content, reason } of bad) {
+    const found = await reasonOf(() => verifySeries(utf8(content), author));
+    expect(found === reason, `series ${name}: ${found}, not ${reason}`);
+  }
+  for (const { name, content } of cancellations) {
+    const { series, from_round: from, reason } = JSON.parse(content).cancel, found = await verifyCancellation(utf8(content), author);
+    expect(found.series === series && found.fromRound === from && found.reason === reason, `cancellation ${name}`);
+  }
+  for (const { name, content, reason } of badOnes) {
+    const found = await reasonOf(() => verifyCancellation(utf8(content), author));
+    expect(found === reason, `cancellation ${name}: ${found}, not ${reason}`);
+  }
 }

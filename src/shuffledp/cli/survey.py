@@ -1,4 +1,4 @@
-"""``shuffledp survey``: build a static site on which people answer a task in their browsers, and try it."""
+"""``shuffledp survey``: build a static site on which people answer a task or a series in browsers, and try it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,17 +18,24 @@ from shuffledp.cli.options import (
     AuthorOption,
     HttpOptions,
     JsonOption,
+    OptionalTaskOption,
     PolicyOptions,
-    TaskOption,
     integer,
     takes_groups,
 )
 from shuffledp.cli.screen import note, note_warnings, plain, print_json, say
 from shuffledp.cli.task_files import errors_in, read_task_bytes, read_verifying_key
-from shuffledp.errors import RefusedError
+from shuffledp.errors import ParameterError, RefusedError
 from shuffledp.extras import check_extra
 
-survey_app = typer.Typer(help="Survey pages: build a static site for a task, and try it.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from shuffledp.collection.survey.site import BuiltSite
+    from shuffledp.collection.task.task import Task
+    from shuffledp.collection.transport.connection import Connection
+
+survey_app = typer.Typer(
+    help="Survey pages: build a static site for a task or a series, and try it.", no_args_is_help=True
+)
 
 SiteArgument = Annotated[Path, typer.Argument(metavar="SITE", help="A directory that `survey build` wrote.")]
 
@@ -57,11 +65,15 @@ class PartyOptions:
 @survey_app.command("build")
 @takes_groups
 def build_survey(
-    task: TaskOption,
     author: AuthorOption,
     parties: PartyOptions,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new directory for the site.")],
     policy: PolicyOptions,
+    task: OptionalTaskOption = None,
+    series: Annotated[
+        Path | None,
+        typer.Option("--series", metavar="FILE", help="Instead of --task: a signed series, asked in all its rounds."),
+    ] = None,
     language: Annotated[
         Language, typer.Option("--language", metavar="LANGUAGE", help="Language of the page: en or de.")
     ] = Language.EN,
@@ -73,9 +85,10 @@ def build_survey(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Build a static site that asks the question of a task and sends sealed answers to the shuffler.
+    """Build a static site that asks the question of a task or a series and sends sealed answers to the shuffler.
 
-    The task is verified, and its id is written into the page, which accepts no other task. Serve the files from a host
+    The task is verified, and its id is written into the page, which accepts no other task. The page of a series finds
+    the open round by the clock, and each browser takes part in the rounds that it draws. Serve the files from a host
     that neither the shuffler nor the analyzer controls, and list its origin in the settings of the shuffler.
 
     Example: shuffledp survey build --task task.json --author author.key.pub --server https://shuffler.example
@@ -83,14 +96,20 @@ def build_survey(
     """
     from shuffledp.collection.survey.site import NOT_SERVED, Survey, write_site
     from shuffledp.collection.task.authentic import authentic_task
+    from shuffledp.collection.task.series import authentic_series
 
     check_extra("collection", "Building a page", "jinja2")
-    key, signed = read_verifying_key(author), read_task_bytes(task)
-    with errors_in(task):
-        verified = authentic_task(signed, key)
+    path = series or task
+    if path is None or (task is not None and series is not None):
+        raise ParameterError("Give --task FILE, or --series FILE for the rounds of a series.")
+    key, signed = read_verifying_key(author), read_task_bytes(path)
+    with errors_in(path):
+        rounds = authentic_series(signed, key) if series is not None else None
+        verified = authentic_task(signed, key) if rounds is None else rounds.task(0)
     survey = Survey(
-        signed_task=signed,
+        signed=signed,
         task=verified,
+        series=rounds,
         author=key,
         server=parties.server,
         asker=parties.asker,
@@ -107,7 +126,7 @@ def build_survey(
     if as_json:
         print_json(
             {
-                "task": verified.id.hex(),
+                "task": survey.id.hex(),
                 "out": str(out),
                 "files": [
                     {"name": name, "bytes": len(contents[name]), "sha256": digest} for name, digest in served.items()
@@ -142,7 +161,7 @@ def serve_survey(
     built = BuiltSite.load(site)
     with _stop_signals_held() as stops, SiteServer(built, port).running() as origin:
         if as_json:
-            print_json({"task": built.task.id.hex(), "origin": origin})
+            print_json({"task": built.id.hex(), "origin": origin})
         else:
             say(f"{origin}/ (Ctrl-C ends it)")
         note(f'the shuffler must allow this page: origins = ["{origin}"]')
@@ -169,24 +188,39 @@ def publish_result(
     http: HttpOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the page link to the published result, once the analyzer has one.
+    """Make the page link to the published result, once the analyzer has one; of a series, to that of the latest round.
 
     Example: shuffledp survey publish site --server https://analyzer.example
     """
     from shuffledp.collection.device import Connection
-    from shuffledp.collection.device.release import FORMS, fetch_release
+    from shuffledp.collection.device.release import FORMS
     from shuffledp.collection.survey.site import BuiltSite
 
     built = BuiltSite.load(site)
     with Connection(server, insecure_http=http.insecure_http, authorities=http.ca) as connection:
-        if fetch_release(connection, built.task) is None:
-            raise RefusedError(
-                "There is no release of this task, or not yet; its round closes at "
-                f"{built.task.closes:%Y-%m-%d %H:%M} UTC."
-            )
-    url = f"{server.rstrip('/')}/v1/releases/{built.task.id.hex()}{FORMS['html']}"
+        task = _released(built, connection)
+    url = f"{server.rstrip('/')}/v1/releases/{task.id.hex()}{FORMS['html']}"
     built.publish(url)
     if as_json:
-        print_json({"task": built.task.id.hex(), "url": url, "file": str(site / "result.json")})
+        print_json({"task": task.id.hex(), "url": url, "file": str(site / "result.json")})
     else:
         say(f"The page links to {url}. Copy {site / 'result.json'} to its host.")
+
+
+def _released(built: BuiltSite, connection: Connection) -> Task:
+    """The task of the site, or of the latest round of its series, that has a release; RefusedError if there is none."""
+    from shuffledp.collection.device.release import fetch_release
+
+    if built.series is None:
+        tasks, subject = [built.task], "this task"
+    else:
+        elapsed = (datetime.now(UTC) - built.task.opens) // timedelta(seconds=built.series.period)
+        begun = range(min(elapsed, len(built.series.keys) - 1), -1, -1)
+        tasks, subject = [built.series.task(index) for index in begun], "any round of this series"
+    released = next((task for task in tasks if fetch_release(connection, task) is not None), None)
+    if released is None:
+        raise RefusedError(
+            f"There is no release of {subject}, or not yet; its round closes at "
+            f"{(tasks or [built.task])[0].closes:%Y-%m-%d %H:%M} UTC."
+        )
+    return released

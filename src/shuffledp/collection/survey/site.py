@@ -1,4 +1,4 @@
-"""Building of a survey's static site: the page for one verified task, its integrity file, and settings for nginx."""
+"""Building of a survey's static site: the page for a verified task or series, its integrity file, settings for nginx."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.task.authentic import authentic_task
 from shuffledp.collection.task.display_strings import check_string
+from shuffledp.collection.task.series import Series, authentic_series
 from shuffledp.collection.task.task import MAX_TASK_BYTES, Task
 from shuffledp.collection.task.wire_version_2 import OUTER_SUITE, WireVersion2
 from shuffledp.collection.transport.connection import ServerUrl
@@ -29,6 +31,8 @@ from shuffledp.output import write_whole
 from shuffledp.pages.assets import read_asset
 from shuffledp.pages.headers import content_security_policy, security_headers
 from shuffledp.pages.rendering import render_page
+from shuffledp.privacy.composition import compose
+from shuffledp.privacy.guarantee import least_epsilon
 from shuffledp.protocols.protocol import Protocol
 from shuffledp.protocols.strings.protocol import StringsProtocol
 
@@ -66,17 +70,32 @@ _TYPES = {
     ".txt": "text/plain; charset=utf-8",
 }
 _ASSETS = ("survey.css", "survey.js", "survey-worker.js", "client.js")
+_SERIES_ASSETS = ("survey.css", "survey-series.js", "survey-series-worker.js", "client.js", "client-series.js")
 _STRINGS = "survey-strings.js"
+_SERIES_TEXT = "series_"
+"""Of the texts of a page of a series; without it they have the names of those that they replace there."""
 _STRING_TEXTS = re.compile("string_|bytes_")
 """Of the texts that only a question about strings needs."""
 _CHANGING = ("result.json", "integrity.txt")
 """Served files that the integrity file does not list."""
-_KNOWN = {"index.html", "task.json", *_ASSETS, _STRINGS, *CLIENT_FILES, *(f"client-{name}.js" for name in LANGUAGES)}
+_KNOWN = {
+    "index.html",
+    "task.json",
+    "series.json",
+    *_ASSETS,
+    *_SERIES_ASSETS,
+    _STRINGS,
+    *CLIENT_FILES,
+    *(f"client-{name}.js" for name in LANGUAGES),
+}
 """Files that the integrity file of some site lists."""
 NOT_SERVED = "nginx.conf"
 """The one file of a site that is not served: an example for the host."""
 _TRUSTED_TYPES = ("survey",)
 _LONGEST_NAME = 200
+_LARGEST_ODDS = 1e12
+"""Less probable is nothing that people can imagine: the sentence stays true with this."""
+_LARGEST_EXPONENT = 600.0
 _MAX_FILE_BYTES = 1 << 16
 _PARTIES = {"server": "the shuffler", "origin": "the page", "analyzer": "the analyzer"}
 _HOST = re.compile("[a-z0-9.-]+")
@@ -85,9 +104,13 @@ _SETTINGS = re.compile(r'<script type="application/json" id="settings">(.*?)</sc
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """A page that asks the question of one task. ``task`` must be the verified task of the bytes ``signed_task``."""
+    """A page that asks the question of one task, or in every round of a series.
 
-    signed_task: bytes
+    ``task`` must be the verified task of the bytes ``signed``; of a series, ``series`` is the verified one and ``task``
+    its first round.
+    """
+
+    signed: bytes
     task: Task
     author: VerifyingKey
     server: str
@@ -104,11 +127,18 @@ class Survey:
     kiosk: bool = False
     """Whether several people answer on one device, one after the other."""
     policy: Policy = field(default_factory=Policy)
+    series: Series | None = None
 
     @classmethod
     def verified(cls, signed_task: bytes, *, author: VerifyingKey, **options: Any) -> Survey:
         """A survey of a task that the author signed and whose guarantee holds; ParameterError otherwise."""
-        return cls(signed_task=signed_task, task=authentic_task(signed_task, author), author=author, **options)
+        return cls(signed=signed_task, task=authentic_task(signed_task, author), author=author, **options)
+
+    @classmethod
+    def of_series(cls, signed_series: bytes, *, author: VerifyingKey, **options: Any) -> Survey:
+        """A survey of all rounds of a series that the author signed and whose guarantee holds."""
+        series = authentic_series(signed_series, author)
+        return cls(signed=signed_series, task=series.task(0), series=series, author=author, **options)
 
     def __post_init__(self) -> None:
         if self.language not in LANGUAGES:
@@ -117,7 +147,12 @@ class Survey:
         for name in ("server", "origin", "analyzer"):
             if name == "server" or getattr(self, name):
                 _check_url(name, getattr(self, name))
-        if feature := _unanswered_feature(self.task.wire):
+        if self.series is not None and self.kiosk:
+            raise PolicyError(
+                "A page of a series cannot be a kiosk: a device draws its rounds once, and a kiosk does not know who "
+                "comes again."
+            )
+        if feature := _unanswered_feature(self.task.wire, in_series=self.series is not None):
             raise PolicyError(f"A survey page cannot answer a task with {feature}; create one without for a survey.")
         protocol = self.task.protocol
         if _versioned_name(protocol) not in _ANSWERED:
@@ -161,12 +196,19 @@ class Survey:
     @property
     def assets(self) -> tuple[str, ...]:
         """The scripts and styles that the page loads: of the client, just what the task and the language need."""
-        return _assets_of(self.task, self.language)
+        return _assets_of(self.task, self.language, in_series=self.series is not None)
+
+    @property
+    def id(self) -> bytes:
+        """The id of the task or of the series, which the page pins."""
+        return self.task.id if self.series is None else self.series.id
 
     def files(self) -> dict[str, bytes]:
         """The files of the site by name; the same survey always gives the same bytes."""
         assets = {name: read_asset(name) for name in self.assets}
-        texts = _texts(self.language)
+        texts = self._page_texts
+        script = "survey.js" if self.series is None else "survey-series.js"
+        document = _document_name(in_series=self.series is not None)
         connect = (_origin_of(self.server),)
         contents = {
             "index.html": render_page(
@@ -176,11 +218,12 @@ class Survey:
                 name=self.task.name,
                 asker=self.asker,
                 texts=texts,
+                script=script,
                 integrity={name: _subresource_integrity(content) for name, content in assets.items()},
                 settings=_json_block(self._settings(texts)),
             ),
             **assets,
-            "task.json": self.signed_task.removesuffix(b"\n") + b"\n",
+            document: self.signed.removesuffix(b"\n") + b"\n",
             "result.json": result_document(None),
         }
         listed = {name: content for name, content in contents.items() if name not in _CHANGING}
@@ -198,7 +241,7 @@ class Survey:
     def _settings(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """What the page needs to know, besides the task itself."""
         return {
-            "task": self.task.id.hex(),
+            "task": self.id.hex(),
             "author": to_base64(self.author.raw),
             "server": self.server.rstrip("/"),
             "asker": self.asker,
@@ -218,6 +261,49 @@ class Survey:
                 if isinstance(self.task.protocol, StringsProtocol) or not _STRING_TEXTS.match(name)
             },
         }
+
+    @cached_property
+    def _page_texts(self) -> dict[str, str]:
+        """The texts of the page; those of a series take the places of others."""
+        texts = _texts(self.language)
+        of_series = {name: texts.pop(name) for name in [*texts] if name.startswith(_SERIES_TEXT)}
+        if self.series is None:
+            return texts
+        texts |= {name.removeprefix(_SERIES_TEXT): text for name, text in of_series.items()}
+        local = texts.pop("total_local")
+        if self.task.guarantee.trust == "local":
+            texts["total"] = local
+        return texts | {"total": _total_sentence(texts["total"], self.series, self.language)}
+
+
+def _total_sentence(text: str, series: Series, language: str) -> str:
+    """What all rounds of one device reveal together, rounded to the safe side; delta is that of as many rounds."""
+    guarantee, rounds = series.first.guarantee, series.rounds_per_device
+    if guarantee.trust == "local":
+        epsilon, odds = rounds * guarantee.local_epsilon, 1.0
+    else:
+        delta = min(rounds * series.first.delta, 0.5)
+        epsilon = least_epsilon(compose(guarantee.curve, rounds), delta)
+        odds = min(1 / delta, _LARGEST_ODDS) if delta > 0 else _LARGEST_ODDS
+    values = {
+        "count": rounds,
+        "rounds": len(series.keys),
+        "factor": _rounded(math.exp(min(epsilon, _LARGEST_EXPONENT)), up=True),
+        "odds": _rounded(odds, up=False),
+        "users": guarantee.honest_users,
+    }
+    marks = str.maketrans(",.", ".,") if language == "de" else {}
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", f"{value:,}".translate(marks))
+    return text
+
+
+def _rounded(number: float, *, up: bool) -> int | float:
+    """Three digits, not below the number, or not above it."""
+    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
+    steps = math.ceil(number / unit * (1 - 1e-12)) if up else math.floor(number / unit * (1 + 1e-12))
+    rounded = float(f"{steps * unit:.3g}")
+    return int(rounded) if rounded == int(rounded) else rounded
 
 
 def result_document(url: str | None) -> bytes:
@@ -255,9 +341,11 @@ class BuiltSite:
 
     directory: Path
     task: Task
+    """Of a series: its first round."""
     server: str
     served: Mapping[str, str]
     """The files that are served, and their content types."""
+    series: Series | None = None
 
     @classmethod
     def load(cls, directory: Path) -> BuiltSite:
@@ -267,7 +355,9 @@ class BuiltSite:
         for line in integrity.decode("ascii", "replace").splitlines():
             digest, _, name = line.partition("  ")
             listed[name] = digest
-        if not {"index.html", "task.json", *_ASSETS} <= set(listed) <= _KNOWN:
+        in_series = "series.json" in listed
+        document = _document_name(in_series=in_series)
+        if not {"index.html", document, *_assets(in_series=in_series)} <= set(listed) <= _KNOWN:
             raise DataError(f"{directory} is not a site of this version; build it again.", path=str(directory))
         contents = {name: read_limited(directory / name, MAX_TASK_BYTES + 1, "file of a site") for name in listed}
         for name, content in contents.items():
@@ -281,12 +371,19 @@ class BuiltSite:
         except (KeyError, TypeError, ValueError, ParameterError):
             raise DataError(f"{directory / 'index.html'} is not a page of a survey; build it again.") from None
         try:
-            task = authentic_task(contents["task.json"], author)
+            series = authentic_series(contents[document], author) if in_series else None
+            task = authentic_task(contents[document], author) if series is None else series.task(0)
         except ParameterError as error:
-            raise DataError(f"{directory / 'task.json'}: {error}") from None
-        if set(listed) != {"index.html", "task.json", *_assets_of(task, language)}:
+            raise DataError(f"{directory / document}: {error}") from None
+        if set(listed) != {"index.html", document, *_assets_of(task, language, in_series=in_series)}:
             raise DataError(f"{directory} lacks files that its task needs; build it again.", path=str(directory))
-        return cls(directory, task, server, {name: _TYPES[Path(name).suffix] for name in (*listed, *_CHANGING)})
+        served = {name: _TYPES[Path(name).suffix] for name in (*listed, *_CHANGING)}
+        return cls(directory, task, server, served, series)
+
+    @property
+    def id(self) -> bytes:
+        """The id of the task or of the series."""
+        return self.task.id if self.series is None else self.series.id
 
     def headers(self) -> dict[str, str]:
         """The headers with which its files are served."""
@@ -297,13 +394,13 @@ class BuiltSite:
         write_whole(self.directory / "result.json", result_document(url))
 
 
-def _unanswered_feature(wire: WireVersion2 | None) -> str:
+def _unanswered_feature(wire: WireVersion2 | None, *, in_series: bool) -> str:
     """A feature of wire version 2 that a task needs and the client for browsers does not carry out, or ""."""
     if wire is None:
         return ""
     features = {
         "reports of two sizes (carriers)": wire.carriers is not None,
-        "rounds of a series": wire.series is not None,
+        "rounds of a series": wire.series is not None and not in_series,
         "the hybrid outer seal": wire.outer_suite != OUTER_SUITE,
     }
     return next((feature for feature, is_used in features.items() if is_used), "")
@@ -315,11 +412,21 @@ def _versioned_name(protocol: Protocol) -> str:
     return f"{protocol.question}/{protocol.name}" + ("" if version == 1 else f"/{version}")
 
 
-def _assets_of(task: Task, language: str) -> tuple[str, ...]:
-    """The scripts and styles of the page of a task."""
+def _assets(*, in_series: bool) -> tuple[str, ...]:
+    """The scripts and styles of all pages, of one task or of a series."""
+    return _SERIES_ASSETS if in_series else _ASSETS
+
+
+def _document_name(*, in_series: bool) -> str:
+    """The file with the signed task or series."""
+    return "series.json" if in_series else "task.json"
+
+
+def _assets_of(task: Task, language: str, *, in_series: bool) -> tuple[str, ...]:
+    """The scripts and styles of the page of a task, or of a series with this first round."""
     client_file = _ANSWERED.get(_versioned_name(task.protocol), "")
     strings = (_STRINGS,) if isinstance(task.protocol, StringsProtocol) else ()
-    return *_ASSETS, client_file, f"client-{language}.js", *strings
+    return *_assets(in_series=in_series), client_file, f"client-{language}.js", *strings
 
 
 def _check_url(name: str, url: str) -> None:
