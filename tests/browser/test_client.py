@@ -46,7 +46,7 @@ def test_the_npm_package_has_code_and_types(web, tmp_path):
     assert done.stdout.split() == ["29", "function"]
 
 
-MAX_CLIENT_BYTES = 16_000
+MAX_CLIENT_BYTES, MAX_SERIES_BYTES = 16_000, 4_000
 
 
 def client_bytes(assets):
@@ -59,6 +59,9 @@ def client_bytes(assets):
 
 def test_the_client_is_small_for_every_task(web):
     assets = {path.name: path.read_bytes() for path in web.STATIC.glob("client*.js")}
+    series = assets.pop("client-series.js")
+    print(f"client-series.js, for series alone: {len(gzip.compress(series, 9, mtime=0)):,} bytes")
+    assert len(gzip.compress(series, 9, mtime=0)) <= MAX_SERIES_BYTES
     assert assets.keys() == {"client.js", *CLIENT_FILES, *(f"client-{language}.js" for language in LANGUAGES)}
     size, largest = client_bytes(assets)
     print(f"at most {size:,} bytes by gzip: client.js, {largest} and a language")

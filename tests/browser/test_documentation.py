@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from signed_series import make_series
 from test_reporting import AUTHOR, signed_task
 
 from shuffledp.collection.wire.keys import to_base64
@@ -15,16 +16,19 @@ PAGE = (ROOT / "docs" / "collection" / "javascript.md").read_text(encoding="utf-
 def test_the_examples_run(web, tmp_path):
     _, content = signed_task()
     code = "\n".join(re.findall(r"```js\n(.*?)```", PAGE, re.DOTALL))
-    for entry, source in {"node": "node.ts", "budget": "budget/index.ts"}.items():
+    entries = {"node": "node.ts", "budget": "budget/index.ts", "series": "series/index.ts"}
+    for entry, source in entries.items():
         code = code.replace(f'"@shuffledp/client/{entry}"', json.dumps((web.WEB / "src" / source).as_uri()))
-    given = {"task": content, "author": to_base64(AUTHOR.public.raw)}
+    series = make_series(rounds=2, per_device=2).signed(AUTHOR).decode()
+    given = {"task": content, "series": series, "author": to_base64(AUTHOR.public.raw)}
     prelude = f"const given = {json.dumps(given)}, signedTask = new TextEncoder().encode(given.task);"
-    prelude += "const authorKey = given.author;"
+    prelude += "const authorKey = given.author, signedSeries = new TextEncoder().encode(given.series);"
     (tmp_path / "page.mjs").write_text(f"{prelude}\n{code}")
     done = web.run_node(tmp_path / "page.mjs", cwd=tmp_path, capture_output=True)
     assert done.stdout.split() == [
         *("Commuting", "histogram", "[", "'bus',", "'bike',", "'car'", "]"),
         *("1", "1000", "recomputed", "pending", "unreachable", "false", "budget", "null"),
+        *("2", "2", "2", "open", "true", "pending"),
     ]
 
 

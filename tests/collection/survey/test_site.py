@@ -6,6 +6,7 @@ import hashlib
 import html
 import http.client
 import json
+import math
 import re
 import secrets
 import subprocess
@@ -20,6 +21,7 @@ from shuffledp.collection.device.policy import Policy
 from shuffledp.collection.survey import site
 from shuffledp.collection.survey.serving import SiteServer
 from shuffledp.collection.survey.site import CLIENT_FILES, LANGUAGES, NOT_SERVED, BuiltSite, Survey, write_site
+from shuffledp.collection.task.series import RoundKeys, Series
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import (
     HYBRID_OUTER_SUITE,
@@ -31,6 +33,8 @@ from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
 from shuffledp.errors import DataError, OutputError, ParameterError, PolicyError
 from shuffledp.pages.assets import read_asset
 from shuffledp.pages.headers import security_headers
+from shuffledp.privacy.composition import compose
+from shuffledp.privacy.guarantee import least_epsilon
 
 SERVER = "https://shuffler.example"
 
@@ -387,3 +391,98 @@ class TestVersion2:
         )
         with pytest.raises(PolicyError, match=r"^A survey page cannot answer a task with reports of two sizes"):
             dataclasses.replace(survey(signed), task=task)
+
+
+MAX_SERIES_BYTES = 30_000
+"""Of the page of a series, which loads the client for series and another page and worker; others load none of them."""
+OF_SERIES = {"survey-series.js", "survey-series-worker.js", "client-series.js"}
+
+
+class TestSeries:
+    @pytest.fixture
+    def series_survey(self, parties, make_series):
+        def make(series=None, **options):
+            chosen = series or make_series(users=500, shuffler=parties.shuffler)[0]
+            given = {"author": parties.author.public, "server": SERVER, "asker": "City"} | options
+            return Survey.of_series(chosen.signed(parties.author), **given)
+
+        return make
+
+    def test_a_page_is_built_and_read(self, series_survey, make_series, tmp_path):
+        series, _, _ = make_series(users=500)
+        survey = series_survey(series)
+        write_site(survey, tmp_path / "site")
+        built = BuiltSite.load(tmp_path / "site")
+        assert (built.series, built.task, built.id) == (series, series.task(0), series.id)
+        settings = Settings(survey.files()["index.html"]).settings
+        assert settings["task"] == series.id.hex()
+        assert set(survey.files()) >= {"series.json", *OF_SERIES}
+        assert set(survey.files()).isdisjoint({"task.json", "survey.js", "survey-worker.js"})
+        assert not any(name.startswith("series_") for name in settings["texts"])
+
+    def test_pages_of_one_round_have_nothing_of_it(self, survey):
+        files = survey().files()
+        assert OF_SERIES.isdisjoint(files)
+        assert not any("series" in name for name in Settings(files["index.html"]).settings["texts"])
+
+    def test_what_is_refused(self, series_survey, parties, make_series):
+        with pytest.raises(PolicyError, match="cannot be a kiosk"):
+            series_survey(kiosk=True)
+        with pytest.raises(PolicyError, match="allows epsilon"):
+            series_survey(policy=Policy(max_epsilon=0.5))
+        content = make_series(users=500)[0].signed(SigningKey.create())
+        with pytest.raises(ParameterError, match="not signed by a key"):
+            Survey.of_series(content, author=parties.author.public, server=SERVER, asker="City")
+
+    @pytest.mark.parametrize("name", ["series.json", "survey-series-worker.js", "client-series.js"])
+    def test_changed_or_missing_files_are_not_served(self, series_survey, tmp_path, name):
+        write_site(series_survey(), tmp_path / "site")
+        file = tmp_path / "site" / name
+        content = file.read_bytes()
+        file.write_bytes(content + b" ")
+        with pytest.raises(DataError, match="was changed"):
+            BuiltSite.load(tmp_path / "site")
+        file.write_bytes(content)
+        integrity = tmp_path / "site" / "integrity.txt"
+        lines = integrity.read_text().splitlines(keepends=True)
+        integrity.write_text("".join(line for line in lines if f"  {name}" not in line))
+        with pytest.raises(DataError, match=r"not a site|lacks files"):
+            BuiltSite.load(tmp_path / "site")
+
+    @pytest.mark.parametrize("language", LANGUAGES)
+    @pytest.mark.parametrize("protocol", ["histogram/uniform-blanket", "histogram/k-rr"])
+    def test_the_sentence_about_all_rounds_is_true(self, parties, series_survey, protocol, language):
+        """The factor is not below that of two rounds, and at most a hundredth above it; "1 in N" is not below delta."""
+        key = ShufflerKeys(parties.shuffler.public, SealingKey.create().public)
+        first = parties.task(protocol, epsilon=0.9, delta=3.3e-7, wire=WireVersion2((key,)))
+        keys = [RoundKeys(first.analyzer, (key.sealing,))]
+        keys += [RoundKeys(SealingKey.create().public, (SealingKey.create().public,)) for _ in range(5)]
+        series = Series(first, period=86_400, keys=tuple(keys), rounds_per_device=2)
+        settings = Settings(series_survey(series, language=language).files()["index.html"]).settings
+        text = settings["texts"]["total"]
+        plain = text.replace(".", "").replace(",", ".") if language == "de" else text.replace(",", "")
+        factor = float(re.search(r"(?:factor of at most|Faktor) (\d+(?:\.\d+)?)", plain)[1])
+        guarantee = first.guarantee
+        if guarantee.trust == "local":
+            exact = math.exp(2 * guarantee.local_epsilon)
+        else:
+            exact = math.exp(least_epsilon(compose(guarantee.curve, 2), 2 * first.delta))
+            assert exact < math.exp(1.8)  # less than the sum
+            odds = int(re.search(r"1 (?:in|zu) (\d+)", plain)[1])
+            assert 0.99 < odds * 2 * first.delta <= 1
+        assert exact <= factor <= 1.01 * exact
+        assert re.search(r"\b2\b.*\b6\b", plain)
+
+    def test_the_page_is_small(self, parties, series_survey):
+        """The largest protocol; the fault is an asset that grew."""
+        key = ShufflerKeys(parties.shuffler.public, SealingKey.create().public)
+        largest = parties.task("histogram/correlated-noise", users=3000, wire=WireVersion2((key,)))
+        series = Series(largest, 86_400, (RoundKeys(largest.analyzer, (key.sealing,)),), 1)
+        survey = series_survey(series, policy=Policy(max_epsilon=2.0), tokens=True)
+        sizes = [
+            loaded_bytes({name: content for name, content in files.items() if name != "series.json"})
+            for files in (dataclasses.replace(survey, language=language).files() for language in LANGUAGES)
+        ]
+        print(f"the page of a series: {max(sizes):,} bytes at most")
+        assert max(sizes) <= MAX_SERIES_BYTES
+        assert max(sizes) + 3000 > MAX_SERIES_BYTES

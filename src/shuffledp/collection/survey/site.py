@@ -1,4 +1,4 @@
-"""Building of a survey's static site: the page for a verified task or series, its integrity file, settings for nginx."""
+"""Building of the static site of a survey: the page for a task or series, its integrity file, settings for nginx."""
 
 from __future__ import annotations
 
