@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,12 +22,14 @@ __all__ = ["measure"]
 _CONNECTIONS = 64
 _MESSAGES = 20
 _REPORTS = 1000
+_SEALS = 300
 
 
 def measure(quick: bool) -> Iterator[Finding]:
     """Reports a second against version 1, beside a run of version 1 against itself; mixing against opening."""
     yield from _ingest(5 if quick else 15)
     yield from _mixing(3 if quick else 7)
+    yield from _suites(3 if quick else 9)
 
 
 def _ingest(repetitions: int) -> Iterator[Finding]:
@@ -115,6 +118,41 @@ def _mixing(repetitions: int) -> Iterator[Finding]:
             "x",
             f"{rate:,.0f} reports a second in one process; the analyzer opens {_REPORTS / median(opening):,.0f}",
         )
+
+
+def _suites(repetitions: int) -> Iterator[Finding]:
+    """The hybrid suite against X25519: sealing one report, opening it, and opening one layer of a chain."""
+    from shuffledp.collection.wire.formats import HEADER_SIZE
+    from shuffledp.collection.wire.keys import HybridKey, SealingKey
+    from shuffledp.collection.wire.layers import LayerOpener, add_layers
+    from shuffledp.collection.wire.outer_seal import ReportOpener, seal_report
+    from shuffledp.collection.wire.outer_suites import suite_of
+
+    header, messages = os.urandom(HEADER_SIZE), os.urandom(_MESSAGES * 50)
+    seconds: dict[str, list[list[float]]] = {"sealing": [], "opening": [], "opening a layer": []}
+    keys, task_id = (SealingKey.create(), HybridKey.create()), os.urandom(32)
+    for _ in range(repetitions):
+        for times in seconds.values():
+            times.append([])
+        for key in keys:  # interleaved
+            start = time.process_time()
+            reports = [seal_report(header, messages, key.public) for _ in range(_SEALS)]
+            seconds["sealing"][-1].append(time.process_time() - start)
+            opener = ReportOpener(key, header_size=HEADER_SIZE, report_size=len(reports[0]))
+            start = time.process_time()
+            if any(opener.open(each) != messages for each in reports):
+                raise RuntimeError("A report did not open.")
+            seconds["opening"][-1].append(time.process_time() - start)
+            layered = add_layers([messages[:50]] * _SEALS, [key.public, key.public], task_id, after=0)
+            layer = LayerOpener(key, 1, task_id, 50 + suite_of(key).seal_size)
+            start = time.process_time()
+            if any(layer.open(each) != messages[:50] for each in layered):
+                raise RuntimeError("A layer did not open.")
+            seconds["opening a layer"][-1].append(time.process_time() - start)
+    for what, times in seconds.items():
+        ratio = median(hybrid / usual for usual, hybrid in times)
+        each = median(hybrid for _, hybrid in times) / _SEALS
+        yield report(f"hybrid suite against X25519, {what}", f"{ratio:.2f}x", f"{1e6 * each:,.0f} us of processor time")
 
 
 def _processor_seconds() -> float:

@@ -19,6 +19,7 @@ from vector_files.budget import budget_file
 from vector_files.carriers import carrier_file
 from vector_files.chain import chain_file
 from vector_files.clusters import cluster_file
+from vector_files.hybrid import hybrid_file
 from vector_files.key_documents import keys_file
 from vector_files.randomizers import randomizer_file
 from vector_files.report import report_file
@@ -47,6 +48,7 @@ def vectors() -> dict[str, bytes]:
         "v2/keys": keys_file(),
         "v2/augmented": augmented_file(),
         "v2/chain": chain_file(),
+        "v2/hybrid": hybrid_file(),
         "v2/budget": budget_file(),
         "v2/carriers": carrier_file(),
     }

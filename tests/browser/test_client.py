@@ -73,7 +73,7 @@ def test_the_client_is_small_for_every_task(web):
 FILES = {name: json.loads((VECTORS / f"{name}.json").read_text()) for name in NAMES}
 FILES["v2"] = {
     name: json.loads((VECTORS.with_name("v2") / f"{name}.json").read_text())
-    for name in ("task", "report", "token", "carriers", "series")
+    for name in ("task", "report", "token", "carriers", "series", "hybrid")
 }
 
 

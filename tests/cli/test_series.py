@@ -47,6 +47,31 @@ def test_create_show_verify_cancel(shuffledp, keys, tmp_path):
     assert (with_cancel.json["cancelled_from"], with_cancel.json["per_device"]["rounds"]) == (1, 1)
 
 
+def test_a_series_with_a_chain(shuffledp, keys, tmp_path):
+    """Two shufflers whose round keys are of the hybrid suite; their number and suite must fit each other."""
+    shuffledp("keys", "create", "shuffler", "--out", "second.key")
+    for name in ("first", "second"):
+        shuffledp(
+            "keys", "schedule", "--rounds", 4, "--suite", "mlkem768-x25519", "--out", f"{name}-private",
+            "--public", f"{name}-public",
+        )  # fmt: skip
+    next_key, next_keys = ("--next-shuffler", "second.key.pub"), ("--next-shuffler-keys", "second-public")
+    for options, words in (
+        (next_key, "give both for each"),
+        (("--traps", 3), "this task has one shuffler"),
+        ((*next_key, *next_keys), "must all be of one suite"),
+        (("--shuffler-keys", "first-public", "--analyzer-keys", "second-public"), "A sealing key is an object"),
+    ):
+        refused = create(shuffledp, *options)
+        assert refused.err.count("error:") == 1
+        assert words in refused.err
+    made = create(shuffledp, *next_key, *next_keys, "--shuffler-keys", "first-public", "--traps", 32)
+    assert " -> " in made.out
+    author = SigningKey.load(tmp_path / "author.key").public
+    task = authentic_series((tmp_path / "series.json").read_bytes(), author).task(3)
+    assert (task.hops, task.wire.traps, task.wire.outer_suite.public.kind) == (2, 32, "hybrid-sealing")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -29,7 +29,7 @@ TASKS, REPORTS, BATCHES, SERIES = (
 AUTHOR = VerifyingKey(bytes.fromhex(TASKS["author"]["public"]))
 SHUFFLER = VerifyingKey(bytes.fromhex(BATCHES["shuffler"]["public"]))
 ROUND_KEY = SealingKey(bytes.fromhex(REPORTS["round_key"]["private"]))
-CARRIED_OUT = {"a chain of two shufflers", "a chain with traps"}
+CARRIED_OUT = {"a chain of two shufflers", "a chain with traps", "the hybrid outer seal"}
 """Optional parts that this program carries out."""
 WORDS = {
     "size": "bytes, not",

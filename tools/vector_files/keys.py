@@ -24,18 +24,24 @@ def seal(label: str, content: bytes, info: bytes, key: SealingKey = ANALYZER) ->
     """HPKE of RFC 9180 in base mode, written out, with an ephemeral key that follows from the label."""
     ephemeral = X25519PrivateKey.from_private_bytes(secret_of(f"ephemeral {label}"))
     encapsulated, public = ephemeral.public_key().public_bytes_raw(), key.public.raw
-    kem, suite = b"KEM\x00\x20", b"HPKE\x00\x20\x00\x01\x00\x01"
+    point, kem = ephemeral.exchange(X25519PublicKey.from_public_bytes(public)), b"KEM\x00\x20"
+    shared = _expand(kem, _extract(kem, b"", b"eae_prk", point), b"shared_secret", encapsulated + public, 32)
+    return encapsulated + encrypted(b"\x00\x20", shared, content, info)
 
-    def extract(given: bytes, salt: bytes, name: bytes, content: bytes) -> bytes:
-        return hmac.digest(salt or bytes(32), b"HPKE-v1" + given + name + content, "sha256")
 
-    def expand(given: bytes, secret: bytes, name: bytes, info: bytes, length: int) -> bytes:
-        labelled = length.to_bytes(2, "big") + b"HPKE-v1" + given + name + info
-        return hmac.digest(secret, labelled + b"\x01", "sha256")[:length]
+def encrypted(kem: bytes, shared: bytes, content: bytes, info: bytes) -> bytes:
+    """What follows the encapsulated key, with HKDF-SHA256 and AES-128-GCM, if the KEM gives this shared secret."""
+    suite = b"HPKE" + kem + b"\x00\x01\x00\x01"
+    context = b"\x00" + _extract(suite, b"", b"psk_id_hash", b"") + _extract(suite, b"", b"info_hash", info)
+    secret = _extract(suite, shared, b"secret", b"")
+    nonce = _expand(suite, secret, b"base_nonce", context, 12)
+    return AESGCM(_expand(suite, secret, b"key", context, 16)).encrypt(nonce, content, b"")
 
-    point = ephemeral.exchange(X25519PublicKey.from_public_bytes(public))
-    shared = expand(kem, extract(kem, b"", b"eae_prk", point), b"shared_secret", encapsulated + public, 32)
-    context = b"\x00" + extract(suite, b"", b"psk_id_hash", b"") + extract(suite, b"", b"info_hash", info)
-    secret = extract(suite, shared, b"secret", b"")
-    nonce = expand(suite, secret, b"base_nonce", context, 12)
-    return encapsulated + AESGCM(expand(suite, secret, b"key", context, 16)).encrypt(nonce, content, b"")
+
+def _extract(given: bytes, salt: bytes, name: bytes, content: bytes) -> bytes:
+    return hmac.digest(salt or bytes(32), b"HPKE-v1" + given + name + content, "sha256")
+
+
+def _expand(given: bytes, secret: bytes, name: bytes, info: bytes, length: int) -> bytes:
+    labelled = length.to_bytes(2, "big") + b"HPKE-v1" + given + name + info
+    return hmac.digest(secret, labelled + b"\x01", "sha256")[:length]

@@ -11,13 +11,12 @@ from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.task.series import Cancellation, RoundKeys, Series
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import (
-    HYBRID_OUTER_SUITE,
     SeriesRound,
     ShufflerKeys,
     WireVersion2,
 )
 from shuffledp.collection.wire.formats import HEADER_SIZE, HopCounts, Manifest, ReportFormat, digest
-from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
+from shuffledp.collection.wire.keys import HybridKey, SealingKey, SigningKey, to_base64
 from shuffledp.collection.wire.outer_seal import outer_info
 from shuffledp.collection.wire.sealing import sealing_info
 from vector_files import Document
@@ -26,6 +25,7 @@ from vector_files.keys import ANALYZER, AUTHOR, SHUFFLER, STRANGER, seal, secret
 
 ROUND_KEY, OTHER_ROUND_KEY = SealingKey(secret_of("round key")), SealingKey(secret_of("other round key"))
 SECOND, SECOND_ROUND_KEY = SigningKey(secret_of("second shuffler")), SealingKey(secret_of("second round key"))
+HYBRID_ROUND_KEY = HybridKey(secret_of("hybrid round key"))
 _LABEL = b"shuffledp task v2\n"
 _FIRST_KEYS = ShufflerKeys(SHUFFLER.public, ROUND_KEY.public)
 _SECOND_KEYS = ShufflerKeys(SECOND.public, SECOND_ROUND_KEY.public)
@@ -52,7 +52,9 @@ def task_file_2() -> Document:
         "a chain of two shufflers": second_task_of(name, shufflers=chain),
         "a chain with traps": second_task_of(name, shufflers=chain, traps=32),
         "a round of a series": second_task_of(name, series=SeriesRound(secret_of("series"), 399)),
-        "the hybrid outer seal": second_task_of(name, outer_suite=HYBRID_OUTER_SUITE),
+        "the hybrid outer seal": second_task_of(
+            name, shufflers=(ShufflerKeys(SHUFFLER.public, HYBRID_ROUND_KEY.public),)
+        ),
     }
     return {
         "about": "Signed tasks of version 2. A program that does not carry out a part refuses the tasks that need it.",

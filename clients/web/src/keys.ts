@@ -5,10 +5,12 @@ import { check } from "./refusal.ts";
 
 export const keyId = async (kind: string, raw: Bytes): Promise<string> => hex(await sha256(concat(utf8(`shuffledp ${kind} key\n`), raw))).slice(0, 16);
 
-/** The bytes of a key of this kind; `sealing` keys of low order are refused. */
-export async function readKey(document: Json | undefined, kind: "signing" | "sealing"): Promise<Bytes> {
-  const parts = object(document, ["kind", "id", "public"]), raw = fromBase64(parts["public"], 32);
-  check(parts["kind"] === kind && parts["id"] === (await keyId(kind, raw)) && !(kind === "sealing" && isOfLowOrder(raw)), `a ${kind} key`);
+const SIZES = { signing: 32, sealing: 32, "hybrid-sealing": 1216 };
+
+/** The bytes of a key of this kind; keys for sealing whose point of X25519, at their end, has low order are refused. */
+export async function readKey(document: Json | undefined, kind: keyof typeof SIZES): Promise<Bytes> {
+  const parts = object(document, ["kind", "id", "public"]), raw = fromBase64(parts["public"], SIZES[kind]);
+  check(parts["kind"] === kind && parts["id"] === (await keyId(kind, raw)) && !(kind !== "signing" && isOfLowOrder(raw.slice(-32))), `a ${kind} key`);
   return raw;
 }
 

@@ -7,7 +7,7 @@ import { check } from "./refusal.ts";
 import { SUITE } from "./sealing.ts";
 
 export const KEYS_OF_VERSION_2 = ["shufflers", "outer_suite", "carriers", "traps", "series"];
-const HYBRID_SUITE = "MLKEM768-X25519, HKDF-SHA256, AES-128-GCM";
+export const HYBRID_SUITE = "MLKEM768-X25519, HKDF-SHA256, AES-128-GCM";
 const MAX_SHUFFLERS = 3, MAX_TRAPS = 1024, MAX_ROUNDS = 400;
 
 export interface Wire {
@@ -22,7 +22,7 @@ export async function readWire(parts: JsonObject, analyzer: Bytes, limits: { mes
   const { shufflers, outer_suite: suite, carriers, series } = parts, hops = list(shufflers, MAX_SHUFFLERS), roundKeys: Bytes[] = [], keys = [analyzer];
   for (const hop of hops) {
     const { signing, sealing } = object(hop, ["signing", "sealing"]);
-    roundKeys.push(await readKey(sealing, "sealing"));
+    roundKeys.push(await readKey(sealing, suite === HYBRID_SUITE ? "hybrid-sealing" : "sealing"));
     keys.push(roundKeys.at(-1)!, await readKey(signing, "signing"));
   }
   check(hops.length > 0 && new Set(keys.map(hex)).size === keys.length, "a key of its own for every role");

@@ -9,7 +9,7 @@ import { keyPair, reasonOf, unhex, type Case, type Expect } from "./vectors.ts";
 
 const HEADER_BYTES = 53;
 
-export async function checkVersion2({ task: tasks, report, token: tokens, carriers, series }: Case, expect: Expect): Promise<void> {
+export async function checkVersion2({ task: tasks, report, token: tokens, carriers, series, hybrid }: Case, expect: Expect): Promise<void> {
   const author = unhex(tasks.author.public), verify = (content: string) => verifyTask(utf8(content), author);
   for (const good of tasks.good) {
     const task = await verify(good.content), name = `task v2 ${good.name}`;
@@ -21,6 +21,9 @@ export async function checkVersion2({ task: tasks, report, token: tokens, carrie
     else expect((await reasonOf(() => verify(content))) === "unsupported", `task v2 ${name}: unsupported`);
   }
   for (const { name, content } of carriers.good_tasks) expect((await reasonOf(() => verify(content))) === "unsupported", `carriers ${name}: unsupported`);
+  for (const { name, content } of hybrid.good) expect((await reasonOf(() => verify(content))) === "unsupported", `hybrid ${name}: unsupported`);
+  for (const content of hybrid.good_series) expect((await reasonOf(() => verifySeries(utf8(content), author))) === "unsupported", "a hybrid series: unsupported");
+  for (const { name, content } of hybrid.bad) expect((await reasonOf(() => verify(content))) !== null, `hybrid ${name}: refused`);
   for (const { name, content } of carriers.bad_tasks) expect((await reasonOf(() => verify(content))) !== null, `carriers ${name}: refused`);
   for (const { name, content, reason } of tasks.bad) {
     const found = await reasonOf(() => verify(content));

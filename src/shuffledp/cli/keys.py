@@ -27,6 +27,13 @@ class Role(StrEnum):
     analyzer = "analyzer"
 
 
+class SuiteName(StrEnum):
+    """What the outer seals of a round key are made of."""
+
+    x25519 = "x25519"
+    hybrid = "mlkem768-x25519"
+
+
 _MAX_ROUNDS = 400
 ExpiresOption = Annotated[
     str | None,
@@ -86,6 +93,14 @@ def schedule_keys(
         Path,
         typer.Option("--public", metavar="DIR", help="A directory for the public parts, KEYID.pub, for task create."),
     ],
+    suite: Annotated[
+        SuiteName,
+        typer.Option(
+            "--suite",
+            metavar="SUITE",
+            help="x25519, or for shufflers mlkem768-x25519, which also withstands quantum computers; not in browsers.",
+        ),
+    ] = SuiteName.x25519,
     expires: ExpiresOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -96,7 +111,7 @@ def schedule_keys(
 
     Example: shuffledp keys schedule --rounds 12 --out round-keys --public public
     """
-    from shuffledp.collection.wire.keys import SealingKey
+    from shuffledp.collection.wire.keys import HybridKey, RoundKey, SealingKey
     from shuffledp.durable_files import create_directory
 
     if not 1 <= rounds <= _MAX_ROUNDS:
@@ -108,8 +123,9 @@ def schedule_keys(
         except OSError as error:
             raise OutputError(f"Cannot create the directory {directory}: {error.strerror or error}.") from None
     ids = []
+    kind: type[RoundKey] = HybridKey if suite is SuiteName.hybrid else SealingKey
     for _ in range(rounds):
-        key = replace(SealingKey.create(), expires=expiry)
+        key = replace(kind.create(), expires=expiry)
         key.save(out / f"{key.public.id}.key")
         key.public.save(public / f"{key.public.id}.pub")
         ids.append(key.public.id)
@@ -192,7 +208,7 @@ def destroy_key(
     from shuffledp.cli.task_files import read_signing_key
     from shuffledp.collection.server.round_keys import destroy_file
     from shuffledp.collection.task.key_documents import Destruction
-    from shuffledp.collection.wire.keys import MAX_KEY_BYTES, SealingKey, SigningKey
+    from shuffledp.collection.wire.keys import MAX_KEY_BYTES, SigningKey, round_key_of
     from shuffledp.durable_files import read_limited
 
     if (signing_key is None) != (out is None):
@@ -200,8 +216,8 @@ def destroy_key(
     if out is not None and check_writable(out).exists():
         raise OutputError(f"{out} exists; a record never overwrites a file, which may be a key. Name another.")
     public = _public(file)
-    private = SigningKey if public.kind == "signing" else SealingKey
-    private.from_content(read_limited(file, MAX_KEY_BYTES, "key"), str(file))  # refuses public keys, damaged files
+    read = SigningKey.from_content if public.kind == "signing" else round_key_of
+    read(read_limited(file, MAX_KEY_BYTES, "key"), str(file))  # refuses public keys, damaged files
     record = Destruction(public, datetime.now(UTC).replace(microsecond=0))
     signed = None if signing_key is None else record.signed(read_signing_key(signing_key))
     try:
@@ -230,10 +246,10 @@ def _expiry(expires: str | None) -> datetime | None:
 
 def _public(file: Path) -> Any:
     """The public part of a key of either kind."""
-    from shuffledp.collection.wire.keys import SealingPublicKey, VerifyingKey
+    from shuffledp.collection.wire.keys import HybridPublicKey, SealingPublicKey, VerifyingKey
 
     reason = ""
-    for kind in (VerifyingKey, SealingPublicKey):
+    for kind in (VerifyingKey, SealingPublicKey, HybridPublicKey):
         try:
             return kind.load(file, of_private=True)
         except ParameterError as error:

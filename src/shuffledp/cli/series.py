@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from shuffledp.cli.options import AuthorOption, JsonOption, integer, number, takes_groups
 from shuffledp.cli.screen import note, plain, print_json, print_list, say, waiting
 from shuffledp.cli.task import DomainOptions, ProtocolOptions, QuestionName, choose_task, question_of
-from shuffledp.cli.task_files import errors_in, read_sealing_key, read_signing_key, read_verifying_key
+from shuffledp.cli.task_files import errors_in, read_round_key, read_sealing_key, read_signing_key, read_verifying_key
 from shuffledp.cli.times import moment, seconds_of
 from shuffledp.errors import DataError, OutputError, ParameterError
 from shuffledp.output import check_writable, write_whole
 
 if TYPE_CHECKING:
     from shuffledp.collection.task.series import Series
-    from shuffledp.collection.wire.keys import SealingPublicKey
+    from shuffledp.collection.wire.keys import RoundPublicKey
+
+    _Key = TypeVar("_Key", bound=RoundPublicKey)
 
 series_app = typer.Typer(help="Series of rounds: create, show, verify and cancel them.", no_args_is_help=True)
 
@@ -82,6 +84,31 @@ class SeriesKeyOptions:
         Path,
         typer.Option("--shuffler-keys", metavar="DIR", help="The shuffler's public round keys: one KEYID.pub a round."),
     ]
+    next_shuffler: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--next-shuffler",
+            metavar="KEY.pub",
+            help="The public key of a further shuffler of a chain, in their order; may be repeated.",
+        ),
+    ] = None
+    next_shuffler_keys: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--next-shuffler-keys",
+            metavar="DIR",
+            help="Public round keys of a further shuffler, in the same order.",
+        ),
+    ] = None
+    traps: Annotated[
+        int,
+        typer.Option(
+            "--traps",
+            parser=integer,
+            metavar="N",
+            help="Number of reports of its own that each later shuffler sends in a round, to detect dropped ones.",
+        ),
+    ] = 0
 
 
 @series_app.command("create")
@@ -110,10 +137,15 @@ def create_series(
     if check_writable(out).exists():
         raise OutputError(f"{out} exists; a series never overwrites a file, which may be a key. Name another.")
     chosen = question_of(question.value, protocol.users, domain)
-    signing, shuffler = read_signing_key(keys.author), read_verifying_key(keys.shuffler)
+    signing, further, further_keys = read_signing_key(keys.author), keys.next_shuffler, keys.next_shuffler_keys
     signing.check_unexpired()
-    analyzers, hops = (_round_keys(path, options.rounds) for path in (keys.analyzer_keys, keys.shuffler_keys))
-    round_keys = tuple(RoundKeys(key, (hop,)) for key, hop in zip(analyzers, hops, strict=True))
+    if len(further or ()) != len(further_keys or ()):
+        raise ParameterError("Every shuffler of a chain needs its key and its round keys: give both for each.")
+    shufflers = [read_verifying_key(file) for file in (keys.shuffler, *(further or ()))]
+    analyzers = _round_keys(keys.analyzer_keys, options.rounds, read_sealing_key)
+    hops = [_round_keys(path, options.rounds, read_round_key) for path in (keys.shuffler_keys, *(further_keys or ()))]
+    round_keys = tuple(RoundKeys(key, each) for key, each in zip(analyzers, zip(*hops, strict=True), strict=True))
+    first_keys = tuple(ShufflerKeys(key, each[0]) for key, each in zip(shufflers, hops, strict=True))
     opens = moment(options.first_opens)
     with waiting("Trying every protocol"):
         first = choose_task(
@@ -126,8 +158,8 @@ def create_series(
             opens=opens,
             closes=opens + timedelta(seconds=seconds_of(options.open_for)),
             analyzer=analyzers[0],
-            shuffler=shuffler,
-            wire=WireVersion2((ShufflerKeys(shuffler, hops[0]),)),
+            shuffler=shufflers[-1],
+            wire=WireVersion2(first_keys, traps=keys.traps),
         )
     replaced = None if options.replaces is None else _read(options.replaces)[0].id
     series = Series(first, int(seconds_of(options.period)), round_keys, options.rounds_per_device, replaced)
@@ -138,7 +170,7 @@ def create_series(
     note(f"wrote {out}")
 
 
-def _round_keys(directory: Path, rounds: int) -> Sequence[SealingPublicKey]:
+def _round_keys(directory: Path, rounds: int, read: Callable[[Path], _Key]) -> Sequence[_Key]:
     """The public keys of a directory, exactly one for every round."""
     if not 1 <= rounds <= 400:
         raise ParameterError(f"A series has 1 to 400 rounds, not {rounds:,}.")
@@ -151,7 +183,7 @@ def _round_keys(directory: Path, rounds: int) -> Sequence[SealingPublicKey]:
             f"{directory} has {len(files):,} public keys, and {rounds:,} rounds need one each; create them with "
             "shuffledp keys schedule, in a directory of their own."
         )
-    return [replace(read_sealing_key(file), expires=None) for file in files]
+    return [replace(read(file), expires=None) for file in files]
 
 
 @series_app.command("show")
@@ -314,7 +346,7 @@ def _show(series: Series, author: str, as_json: bool) -> None:
         ("users of a round", f"{first.minimum_users:,} to {first.maximum_users:,}"),
         ("first round", f"{first.opens:%Y-%m-%d %H:%M:%S} to {first.closes:%Y-%m-%d %H:%M:%S} UTC"),
         ("last round", f"{last.opens:%Y-%m-%d %H:%M:%S} to {last.closes:%Y-%m-%d %H:%M:%S} UTC"),
-        ("shuffler's key", first.shuffler.id),
+        ("shuffler's key", " -> ".join(first.verifying_key(hop).id for hop in range(first.hops))),
     ]
     if series.replaces is not None:
         rows.append(("replaces", series.replaces.hex()))

@@ -44,6 +44,7 @@ from shuffledp.cli.options import (
 from shuffledp.cli.screen import note, note_warnings, plain, print_json, print_list, print_table, say, waiting
 from shuffledp.cli.task_files import (
     read_authentic,
+    read_round_key,
     read_sealing_key,
     read_signing_key,
     read_task,
@@ -239,9 +240,9 @@ def create_task(
     if keys.traps and keys.round_key is None:
         raise ParameterError("Traps are sent by later shufflers of a chain: give their keys, or no --traps.")
     if keys.round_key is not None:
-        first = ShufflerKeys(shuffler, read_sealing_key(keys.round_key))
+        first = ShufflerKeys(shuffler, read_round_key(keys.round_key))
         pairs = zip(keys.next_shuffler or (), keys.next_round_key or (), strict=True)
-        later = [ShufflerKeys(read_verifying_key(key), read_sealing_key(round_key)) for key, round_key in pairs]
+        later = [ShufflerKeys(read_verifying_key(key), read_round_key(round_key)) for key, round_key in pairs]
         wire = WireVersion2((first, *later), traps=keys.traps)
         shuffler = wire.shufflers[-1].signing
     opens = moment(round_options.opens)
@@ -501,6 +502,8 @@ def verify_task(
 
 
 def _show(task: Task, author: str, as_json: bool) -> None:
+    from shuffledp.collection.wire.outer_suites import X25519_SUITE
+
     if as_json:
         warnings = list(_warnings(task))
         print_json(
@@ -540,7 +543,8 @@ def _show(task: Task, author: str, as_json: bool) -> None:
         hops = ", ".join(keys.sealing.id for keys in task.wire.shufflers)
         if task.hops > 1:
             rows += [("chain", " -> ".join(keys.signing.id for keys in task.wire.shufflers))]
-        rows += [("wire version", "2, with an outer seal"), ("round key", hops)]
+        seal = "an outer seal" if task.wire.outer_suite is X25519_SUITE else "a hybrid outer seal (MLKEM768-X25519)"
+        rows += [("wire version", f"2, with {seal}"), ("round key", hops)]
     roles, carriers = task.protocol.carrier_roles, task.carriers
     if roles is not None and carriers is not None:
         longer = f"{carriers.messages_per_report:,} messages, {ReportFormat.of(task).max_size:,} bytes"

@@ -11,7 +11,7 @@ from shuffledp.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from shuffledp.collection.task.task import SignedTask, Task
-    from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey
+    from shuffledp.collection.wire.keys import RoundPublicKey, SealingPublicKey, SigningKey, VerifyingKey
 
 _MAX_TOKEN_BYTES = 1 << 30
 
@@ -58,6 +58,14 @@ def read_sealing_key(path: Path) -> SealingPublicKey:
 
     with errors_in(path):
         return SealingPublicKey.load(path)
+
+
+def read_round_key(path: Path) -> RoundPublicKey:
+    """Read the public round key of a shuffler, of either suite."""
+    from shuffledp.collection.wire.keys import public_round_key
+
+    with errors_in(path):
+        return public_round_key(path)
 
 
 def read_signing_key(path: Path) -> SigningKey:

@@ -21,7 +21,7 @@ from shuffledp.collection.analyzer.directory import initialize
 from shuffledp.collection.task.task import SignedTask, Task
 from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
 from shuffledp.collection.transport.connection import Connection
-from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
+from shuffledp.collection.wire.keys import RoundKey, SealingKey, SigningKey, VerifyingKey
 from shuffledp.errors import UnreachableError
 from shuffledp.protocols.protocol import Protocol
 
@@ -63,11 +63,12 @@ class Rehearsal:
         version: int = 1,
         hops: int = 1,
         traps: int = 0,
+        round_key: type[RoundKey] = SealingKey,
     ) -> Rehearsal:
         """Create keys, a signed task for at most the planned number of users, and the settings of all servers.
 
         Web pages of the ``origins`` may report. A chain of several shufflers (``hops``) needs version 2;
-        each later one sends ``traps``.
+        each later one sends ``traps``. The kind of ``round_key`` chooses the suite of the outer seals.
         """
         author, analyzer = SigningKey.create(), SealingKey.create()
         for key, role in ((author, "author"), (analyzer, "analyzer")):
@@ -75,7 +76,7 @@ class Rehearsal:
         author.public.save(directory / "author.pub")
         for part in ("tasks", "analyzer"):
             (directory / part).mkdir(mode=0o700)
-        shufflers = tuple(_new_shuffler(directory, hop, version) for hop in range(hops))
+        shufflers = tuple(_new_shuffler(directory, hop, version, round_key.create()) for hop in range(hops))
         wire = WireVersion2(shufflers, traps=traps) if version == 2 else None
         now = datetime.now(UTC).replace(microsecond=0)
         task = Task.create(
@@ -171,9 +172,9 @@ def _suffix(hop: int) -> str:
     return "" if hop == 0 else f"-{hop + 1}"
 
 
-def _new_shuffler(directory: Path, hop: int, version: int) -> ShufflerKeys:
+def _new_shuffler(directory: Path, hop: int, version: int, round_key: RoundKey) -> ShufflerKeys:
     """The directories and new keys of a shuffler; version 1 does not use its round key."""
-    signing, round_key = SigningKey.create(), SealingKey.create()
+    signing = SigningKey.create()
     signing.save(directory / f"{shuffler_name(hop)}.key")
     for part in (shuffler_name(hop), f"reports{_suffix(hop)}", f"{ROUND_KEYS}{_suffix(hop)}"):
         (directory / part).mkdir(mode=0o700)

@@ -24,12 +24,11 @@ from shuffledp.collection.survey.site import CLIENT_FILES, LANGUAGES, NOT_SERVED
 from shuffledp.collection.task.series import RoundKeys, Series
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import (
-    HYBRID_OUTER_SUITE,
     SeriesRound,
     ShufflerKeys,
     WireVersion2,
 )
-from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
+from shuffledp.collection.wire.keys import HybridKey, SealingKey, SigningKey, to_base64
 from shuffledp.errors import DataError, OutputError, ParameterError, PolicyError
 from shuffledp.pages.assets import read_asset
 from shuffledp.pages.headers import security_headers
@@ -368,11 +367,13 @@ class TestVersion2:
         ("changes", "feature"),
         [
             ({"series": SeriesRound(bytes(32), 0)}, "rounds of a series"),
-            ({"outer_suite": HYBRID_OUTER_SUITE}, "the hybrid outer seal"),
+            ({"shufflers": "hybrid"}, "the hybrid outer seal"),
         ],
     )
     def test_what_browsers_do_not_carry_out_is_refused_in_one_line(self, parties, survey, keys, changes, feature):
         signed = parties.task("histogram/uniform-blanket", wire=WireVersion2((keys,))).signed(parties.author)
+        if "shufflers" in changes:
+            changes = {"shufflers": (ShufflerKeys(keys.signing, HybridKey.create().public),)}
         task = dataclasses.replace(signed.task, wire=dataclasses.replace(signed.task.wire, **changes))
         with pytest.raises(
             PolicyError, match=f"^A survey page cannot answer a task with {feature}; create one without"

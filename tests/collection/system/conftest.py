@@ -98,6 +98,11 @@ def new_chain_round(_begun):
 
 
 @pytest.fixture
+def new_hybrid_round(_begun):
+    return lambda: _begun(_rounds.HybridChainRound)
+
+
+@pytest.fixture
 def new_carrier_round(_begun):
     return lambda: _begun(_rounds.CarrierRound)
 

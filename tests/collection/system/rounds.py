@@ -22,7 +22,7 @@ from shuffledp.collection.rehearsal import ROUND_KEYS, Rehearsal, free_ports
 from shuffledp.collection.shuffler.enrolment import create_tokens
 from shuffledp.collection.transport.connection import Connection
 from shuffledp.collection.wire.formats import ReportFormat
-from shuffledp.collection.wire.keys import SigningKey
+from shuffledp.collection.wire.keys import HybridKey, RoundKey, SealingKey, SigningKey
 from shuffledp.collection.wire.layers import add_layers
 from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.errors import RefusedError, UnreachableError
@@ -161,6 +161,7 @@ class Round(Rehearsal):
     traps = 0
     options: ClassVar[dict[str, float]] = {}
     """Of the calibration."""
+    round_key: type[RoundKey] = SealingKey
 
     @classmethod
     def begin(cls, folder, **settings) -> "Round":
@@ -175,6 +176,7 @@ class Round(Rehearsal):
             version=cls.version,
             hops=cls.hops,
             traps=cls.traps,
+            round_key=cls.round_key,
         )
         task = here.task.task
         here.form, here.times = ReportFormat.of(task), cls.messages_of(task.protocol)
@@ -362,6 +364,12 @@ class ChainRound(OuterRound):
         keys = {each.name for each in (self.directory / f"{ROUND_KEYS}-2").glob("*.key")}
         received = {each.name for each in (self.directory / "shuffler-2" / ".received" / "batches").glob("*")}
         return super().left_over() | keys | received
+
+
+class HybridChainRound(ChainRound):
+    """A chain of two shufflers whose seals also withstand quantum computers."""
+
+    round_key = HybridKey
 
 
 class TrappedRound(ChainRound):

@@ -19,7 +19,7 @@ from shuffledp.collection.task.series import Cancellation, RoundKeys, Series
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
 from shuffledp.collection.transport.connection import Connection
-from shuffledp.collection.wire.keys import SealingKey, SigningKey
+from shuffledp.collection.wire.keys import SealingKey, SealingPublicKey, SigningKey
 
 SERVER = ""
 """The program of a server process; the fixture sets it."""
@@ -65,19 +65,40 @@ class Year:
     population_delta = POPULATION_BUDGET[1]
     composed_epsilon = staticmethod(composed_epsilon)
 
-    def __init__(self, folder: Path, *, rounds: int, per_device: int, devices: int, users: int) -> None:
-        self.folder, self.rounds = folder, rounds
-        for name in ("tasks", "shuffler", "reports", "analyzer", "shuffler-keys", "analyzer-keys", "devices"):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        rounds: int,
+        per_device: int,
+        devices: int,
+        users: int,
+        hops: int = 1,
+        traps: int = 0,
+        protocol: str = "k-rr",
+        options: dict | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        self.folder, self.rounds, self.traps, self.policy = folder, rounds, traps, policy or Policy()
+        self.kind, self.options = sdp.find("histogram", protocol), {"users": users, "domain_size": 3, **(options or {})}
+        self.suffixes = ["", "-2", "-3"][:hops]
+        self.roles = ["analyzer", *(f"shuffler{suffix}" for suffix in self.suffixes)]
+        of_hops = [f"{name}{suffix}" for name in ("shuffler", "reports", "shuffler-keys") for suffix in self.suffixes]
+        for name in ("tasks", "analyzer", "analyzer-keys", "devices", *of_hops):
             (folder / name).mkdir(mode=0o700)
         initialize(folder / "analyzer")
-        self.author, self.successor, self.shuffler = (SigningKey.create() for _ in range(3))
+        self.author, self.successor = SigningKey.create(), SigningKey.create()
         self.author.public.save(folder / "author.pub")
-        self.shuffler.save(folder / "shuffler.key")
+        self.signing = [SigningKey.create() for _ in self.suffixes]
+        for key, suffix in zip(self.signing, self.suffixes, strict=True):
+            key.save(folder / f"shuffler{suffix}.key")
         self.start_of_first = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=2)
-        self.series = self._series(per_device, users)
+        self.series = self._series(per_device)
         self.signed = self.series.signed(self.author)
-        self.ports = free_ports(2)
-        (folder / "servers.toml").write_text(self._settings())
+        self.ports = free_ports(1 + hops)
+        for hop, suffix in enumerate(self.suffixes):
+            (folder / f"shuffler{suffix}.toml").write_text(self._shuffler_settings(hop, suffix))
+        (folder / "analyzer.toml").write_text(self._analyzer_settings())
         epsilon, delta = POPULATION_BUDGET
         (folder / "budgets.toml").write_text(f"[people]\nepsilon = {epsilon!r}\ndelta = {delta!r}\n")
         self.budgets = {0: DeviceBudget(epsilon=1.2, delta=1e-6)}  # for one report of epsilon 1
@@ -86,16 +107,22 @@ class Year:
         self.refusals = []
         self.at(self.start_of_first - timedelta(minutes=90))
 
-    def _series(self, per_device: int, users: int) -> Series:
-        keys = []
-        for _ in range(self.rounds):
-            analyzer, hop = SealingKey.create(), SealingKey.create()
-            analyzer.save(self.folder / "analyzer-keys" / f"{analyzer.public.id}.key")
-            hop.save(self.folder / "shuffler-keys" / f"{hop.public.id}.key")
-            keys.append(RoundKeys(analyzer.public, (hop.public,)))
+    def _new_key(self, directory: str) -> SealingPublicKey:
+        key = SealingKey.create()
+        key.save(self.folder / directory / f"{key.public.id}.key")
+        return key.public
+
+    def _series(self, per_device: int) -> Series:
+        keys = [
+            RoundKeys(
+                self._new_key("analyzer-keys"), tuple(self._new_key(f"shuffler-keys{each}") for each in self.suffixes)
+            )
+            for _ in range(self.rounds)
+        ]
+        shufflers = zip(self.signing, keys[0].shufflers, strict=True)
         task = Task.create(
-            kind=sdp.find("histogram", "k-rr"),
-            settings={"users": users, "domain_size": 3},
+            kind=self.kind,
+            settings=self.options,
             epsilon=1.0,
             delta=1e-8,
             maximum_users=10_000,
@@ -105,35 +132,41 @@ class Year:
             opens=self.start_of_first,
             closes=self.start_of_first + timedelta(seconds=OPEN),
             analyzer=keys[0].analyzer,
-            shuffler=self.shuffler.public,
-            wire=WireVersion2((ShufflerKeys(self.shuffler.public, keys[0].shufflers[0]),)),
+            shuffler=self.signing[-1].public,
+            wire=WireVersion2(tuple(ShufflerKeys(key.public, each) for key, each in shufflers), traps=self.traps),
         )
         return Series(task, period=WEEK, keys=tuple(keys), rounds_per_device=per_device)
 
-    def _settings(self) -> str:
-        shuffler_port, analyzer_port = self.ports
+    def path(self, name: str) -> str:
+        return json.dumps(str(self.folder / name))
 
-        def path(name):
-            return json.dumps(str(self.folder / name))
-
+    def _shuffler_settings(self, hop: int, suffix: str) -> str:
+        first, analyzer, *later = self.ports
+        further = f'next_shuffler = "http://127.0.0.1:{later[hop]}"' if hop < len(later) else ""
         return f"""
 [shuffler]
-port = {shuffler_port}
-tasks = {path("tasks")}
-authors = [{path("author.pub")}]
-signing_key = {path("shuffler.key")}
-round_keys = {path("shuffler-keys")}
-analyzer = "http://127.0.0.1:{analyzer_port}"
-work = {path("shuffler")}
-store_folder = {path("reports")}
+port = {(first, *later)[hop]}
+tasks = {self.path("tasks")}
+authors = [{self.path("author.pub")}]
+signing_key = {self.path(f"shuffler{suffix}.key")}
+round_keys = {self.path(f"shuffler-keys{suffix}")}
+analyzer = "http://127.0.0.1:{analyzer}"
+work = {self.path(f"shuffler{suffix}")}
+store_folder = {self.path(f"reports{suffix}")}
 grace_seconds = 0.0
+{further}
+{f'first_shuffler = "http://127.0.0.1:{first}"' if hop else ""}
+"""
+
+    def _analyzer_settings(self) -> str:
+        return f"""
 [analyzer]
-port = {analyzer_port}
-tasks = {path("tasks")}
-authors = [{path("author.pub")}]
-round_keys = {path("analyzer-keys")}
-budgets = {path("budgets.toml")}
-work = {path("analyzer")}
+port = {self.ports[1]}
+tasks = {self.path("tasks")}
+authors = [{self.path("author.pub")}]
+round_keys = {self.path("analyzer-keys")}
+budgets = {self.path("budgets.toml")}
+work = {self.path("analyzer")}
 processes = 1
 """
 
@@ -151,14 +184,14 @@ processes = 1
 
     def start(self, role: str, fault: str = "") -> None:
         values = {
-            "role": role,
+            "role": role.partition("-")[0],
             "seconds": 0.0,
             "steps": 0,
             "late": False,
             "shared": False,
             "environment": {},
             "folder": str(self.folder),
-            "config": str(self.folder / "servers.toml"),
+            "config": str(self.folder / f"{role}.toml"),
             "log": str(self.folder / f"{role}.log"),
             "fault": CLOCK + fault,
             "__name__": "server",
@@ -196,7 +229,7 @@ processes = 1
             self.signed,
             author=self.author.public,
             state=self.names[index],
-            policy=Policy(),
+            policy=self.policy,
             budget=self.budgets.get(index),
         )
 

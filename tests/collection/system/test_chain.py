@@ -55,6 +55,14 @@ def test_nothing_is_lost_or_counted_twice_and_no_key_is_left(new_chain_round, sc
     print(f"{rounds} schedules, {kills.total()} kills: {dict(kills)}")
 
 
+def test_a_hybrid_chain(new_hybrid_round, schedules):
+    """Reports, layers and key files of the hybrid suite pass all servers, under kills; no key is left."""
+    fates = {each: schedules.random_fates(each.partition("-")[0]) for each in SERVERS}
+    here = new_hybrid_round()
+    assert here.task.task.record_size(0) == here.task.task.sealed_size + 1136
+    assert schedules.play(here, fates)
+
+
 def passed(here, schedules, fault=""):
     """The messages that passed between the servers, by hop, and the manifests."""
     schedules.play(here, {}, fault=KEEP_BATCHES + fault)

@@ -7,6 +7,7 @@ import { check, Refusal } from "../refusal.ts";
 import { verifySigned } from "../signed.ts";
 import { readTask, type Task } from "../task.ts";
 import { readText } from "../texts.ts";
+import { HYBRID_SUITE } from "../wire_version_2.ts";
 
 const MAX_ROUNDS = 400, MAX_SHUFFLERS = 3, MAX_CANCEL_BYTES = 1 << 14, LONGEST_PERIOD = 366 * 86_400;
 /** 9999-12-31T23:59:59Z, in milliseconds. */
@@ -55,6 +56,7 @@ export async function verifySeries(content: Uint8Array, author: Bytes, pins: rea
   check(start + 1000 * ((rounds - 1) * period + open) <= LAST_TIME, "rounds before the year 10000"); // false for NaN too
   if (replaces !== null) readId(replaces);
   check(isObject(template) && template["version"] === 2 && !OF_A_ROUND.some((key) => Object.hasOwn(template, key)), "a template");
+  if (template["outer_suite"] === HYBRID_SUITE) throw new Refusal("unsupported", "this client does not carry out hybrid seals");
   const columns = readColumns(parts["keys"], rounds), signing = list(template["shufflers"], MAX_SHUFFLERS).map((hop) => object(hop, ["signing"])["signing"]);
   check(signing.length === columns.length - 1, "keys of every shuffler");
   const [analyzer, ...hops] = (await Promise.all(columns.map((column) => Promise.all(column.map(sealingKey))))) as [JsonObject[], ...JsonObject[][]];

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.settings import PopulationBudget
@@ -54,7 +55,7 @@ class AnalyzerTasks(TaskDirectory[Task]):
             if key.public == task.analyzer:
                 key.check_unexpired()
                 return key
-        return self._round_keys.load(task.analyzer)
+        return cast("SealingKey", self._round_keys.load(task.analyzer))  # it has that public key
 
     def attach(self, ledger: Ledger, has_batch: Callable[[bytes], bool]) -> None:
         """Reserve series in a ledger from now on; ``has_batch`` says whether the batch of a task has arrived."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.task.key_documents import Destruction
 from shuffledp.collection.wire.key_command import KeyReader
-from shuffledp.collection.wire.keys import ExpiredKeyError, SealingKey, SealingPublicKey, SigningKey
+from shuffledp.collection.wire.keys import ExpiredKeyError, RoundKey, RoundPublicKey, SigningKey
 from shuffledp.collection.wire.times import time_to
 from shuffledp.durable_files import sync_directory, write_durably
 from shuffledp.errors import DataError, ShuffledpError
@@ -39,11 +39,11 @@ class RoundKeyDirectory:
     """Signs the records of destroyed keys; without it they are not signed."""
     clock: Callable[[], float] = time.time
 
-    def has(self, public: SealingPublicKey) -> bool:
+    def has(self, public: RoundPublicKey) -> bool:
         """Whether the file of a key exists."""
         return self.directory is not None and self.file(public).exists()
 
-    def load(self, public: SealingPublicKey, *, until: datetime | None = None) -> SealingKey:
+    def load(self, public: RoundPublicKey, *, until: datetime | None = None) -> RoundKey:
         """The key; KeylessError if its file is missing, cannot be used or has expired.
 
         With ``until``, also if the key expires before that time.
@@ -58,7 +58,7 @@ class RoundKeyDirectory:
                 raise KeylessError(f"The round key {public.id} was destroyed: cancel the round.")
             raise KeylessError(f"The round key {public.id} is missing: put {file} back, or cancel the round.")
         try:
-            key = self.reader.sealing(file)
+            key = self.reader.round_key(file)
         except DataError as error:
             raise KeylessError(f"The round key {public.id} cannot be used: {error}") from None
         if key.public != public:
@@ -76,7 +76,7 @@ class RoundKeyDirectory:
             ) from None
         return key
 
-    def destroy(self, public: SealingPublicKey) -> None:
+    def destroy(self, public: RoundPublicKey) -> None:
         """Overwrite and delete the file of a key, durably, and record that; no effect if there is none.
 
         Copies that the file system or the disk keeps of earlier contents are not erased.
@@ -97,15 +97,15 @@ class RoundKeyDirectory:
             raise
         event("key-destroyed", key=public.id)
 
-    def was_destroyed(self, public: SealingPublicKey) -> bool:
+    def was_destroyed(self, public: RoundPublicKey) -> bool:
         """Whether there is a record that a key was destroyed, and no file of it."""
         return self.directory is not None and self._record(public).exists() and not self.has(public)
 
-    def file(self, public: SealingPublicKey) -> Path:
+    def file(self, public: RoundPublicKey) -> Path:
         """The file of a key, which need not exist."""
         return (self.directory or Path()) / f"{public.id}.key"
 
-    def _record(self, public: SealingPublicKey) -> Path:
+    def _record(self, public: RoundPublicKey) -> Path:
         return (self.directory or Path()) / f"{public.id}{RECORD}"
 
 

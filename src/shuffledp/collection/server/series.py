@@ -112,8 +112,6 @@ class SeriesBook:
         """A signed series; ParameterError if it is not valid, or conflicts with the series that it replaces."""
         content = content.removesuffix(b"\n")
         series = authentic_series(content, *self._authors.keys)
-        if series.first.wire is not None:
-            series.first.wire.check_supported()
         author_id = parse_canonical(content, max_bytes=MAX_SERIES_BYTES)["author"]
         author = next(key for key in self._authors.keys if key.id == author_id)
         accepted = AcceptedSeries(series, content, author)

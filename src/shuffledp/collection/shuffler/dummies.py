@@ -13,7 +13,7 @@ from typing import Any
 
 from shuffledp.collection.server.processes import available_cores, mapped, processes_with
 from shuffledp.collection.task.task import Task
-from shuffledp.collection.wire.keys import SealingPublicKey
+from shuffledp.collection.wire.keys import RoundPublicKey, SealingPublicKey
 from shuffledp.collection.wire.layers import add_layers
 from shuffledp.collection.wire.sealing import Sealer
 from shuffledp.randomness import SYSTEM, Dyadic, bernoulli
@@ -43,8 +43,8 @@ def sealed_dummies(task: Task, hop: int = 0) -> Iterator[bytes]:
         return
     packed = task.protocol.message_format.pack(task.protocol.draw_dummies(source=SYSTEM))
     parts = (packed[start : start + _AT_ONCE].tobytes() for start in range(0, len(packed), _AT_ONCE))
-    following = () if task.wire is None else tuple(key.raw for key in task.wire.round_keys)
-    arguments = (task.analyzer.raw, task.id, task.message_size, task.version, following, hop)
+    following = () if task.wire is None else task.wire.round_keys
+    arguments = (task.analyzer, task.id, task.message_size, task.version, following, hop)
     if len(packed) < _MIN_DUMMIES_FOR_PROCESSES:
         sealer = _DummySealer(*arguments)
         yield from map(sealer.sealed, parts)
@@ -58,10 +58,16 @@ class _DummySealer:
     """Seals the dummies of one round for everybody whom they pass."""
 
     def __init__(
-        self, key: bytes, task_id: bytes, message_size: int, version: int, round_keys: tuple[bytes, ...], hop: int
+        self,
+        key: SealingPublicKey,
+        task_id: bytes,
+        message_size: int,
+        version: int,
+        round_keys: tuple[RoundPublicKey, ...],
+        hop: int,
     ) -> None:
-        self._sealer = Sealer(SealingPublicKey(key), task_id, message_size, version)
-        self._round_keys, self._hop = [SealingPublicKey(raw) for raw in round_keys], hop
+        self._sealer = Sealer(key, task_id, message_size, version)
+        self._round_keys, self._hop = round_keys, hop
 
     def sealed(self, part: bytes) -> bytes:
         """The sealed messages of concatenated packed ones."""

@@ -18,7 +18,7 @@ from shuffledp.collection.shuffler.dummies import kept_reports, sealed_dummies
 from shuffledp.collection.shuffler.traps import TrapWatch
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import HopCounts
-from shuffledp.collection.wire.keys import SealingKey
+from shuffledp.collection.wire.keys import RoundKey
 from shuffledp.collection.wire.layers import LayerOpener
 from shuffledp.errors import DataError
 
@@ -145,7 +145,7 @@ class BatchMixture(Mixture):
     """
 
     batches: Batches
-    key: SealingKey
+    key: RoundKey
     index: int
     """The index of this shuffler in the task."""
     new_watch: Callable[[], TrapWatch] = TrapWatch
@@ -209,9 +209,9 @@ class BatchMixture(Mixture):
         self.traps = watch.check()
 
     def _opened(self, pieces: Sequence[Piece], size: int) -> Iterator[tuple[bytes, int]]:
-        arguments = (self.key.secret, self.index, self.task.id, size)
+        arguments = (self.key, self.index, self.task.id, size)
         if sum(piece.messages for piece in pieces) < _MIN_MESSAGES_FOR_PROCESSES:
-            opener = _opener(*arguments)
+            opener = LayerOpener(*arguments)
             yield from (_open_piece(opener, piece, size) for piece in pieces)
             return
         count = available_cores()
@@ -223,10 +223,6 @@ def _pieces(files: Iterable[tuple[Path, int]], size: int) -> Iterator[Piece]:
     for file, length in files:
         for start in range(0, length // size, _PIECE_MESSAGES):
             yield Piece(file, start * size, min(_PIECE_MESSAGES, length // size - start))
-
-
-def _opener(secret: bytes, hop: int, task_id: bytes, size: int) -> LayerOpener:
-    return LayerOpener(SealingKey(secret), hop, task_id, size)
 
 
 def _open_piece(opener: LayerOpener, piece: Piece, size: int) -> tuple[bytes, int]:
@@ -246,8 +242,8 @@ def _open_piece(opener: LayerOpener, piece: Piece, size: int) -> tuple[bytes, in
 _process_opener: list[tuple[LayerOpener, int]] = []
 
 
-def _begin(secret: bytes, hop: int, task_id: bytes, size: int) -> None:
-    _process_opener.append((_opener(secret, hop, task_id, size), size))
+def _begin(key: RoundKey, hop: int, task_id: bytes, size: int) -> None:
+    _process_opener.append((LayerOpener(key, hop, task_id, size), size))
 
 
 def _open_in_process(piece: Piece) -> tuple[bytes, int]:

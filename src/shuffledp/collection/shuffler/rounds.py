@@ -33,7 +33,7 @@ from shuffledp.collection.shuffler.store.interface import (
 )
 from shuffledp.collection.shuffler.tasks import ServedTask, ShufflerTasks
 from shuffledp.collection.transport.connection import backoff_seconds
-from shuffledp.collection.wire.keys import ExpiredKeyError, SealingPublicKey
+from shuffledp.collection.wire.keys import ExpiredKeyError, RoundPublicKey
 from shuffledp.collection.wire.times import time_to
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
 
@@ -106,7 +106,7 @@ class RoundScheduler:
         self._scheduled: dict[bytes, ScheduledRound] = {}
         self._orphans: set[bytes] = set()
         self._damaged: dict[bytes, str] = {}
-        self._undestroyed: set[SealingPublicKey] = set()
+        self._undestroyed: set[RoundPublicKey] = set()
         self._workers: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
         self._failed_snapshots = 0

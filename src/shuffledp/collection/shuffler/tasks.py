@@ -14,7 +14,7 @@ from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import ReportFormat
-from shuffledp.collection.wire.keys import SealingPublicKey, VerifyingKey
+from shuffledp.collection.wire.keys import RoundPublicKey, VerifyingKey
 from shuffledp.errors import ParameterError
 
 _LEAD_SECONDS = 3600.0
@@ -45,7 +45,7 @@ class ServedTask:
     """The index of this shuffler in the task; the first takes reports, later ones the batch of the one before."""
 
     @property
-    def round_key(self) -> SealingPublicKey | None:
+    def round_key(self) -> RoundPublicKey | None:
         """The key of this shuffler's seals; None for version 1, which has none."""
         return None if self.task.wire is None else self.task.wire.shufflers[self.hop].sealing
 
@@ -96,8 +96,8 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         self._shuffler = shuffler
         self.clock: Callable[[], float] = time.time
         self._stored: frozenset[bytes] = frozenset()
-        self._cancelled_keys: list[tuple[bytes, SealingPublicKey]] = []
-        self._series_keys: dict[SealingPublicKey, bytes] = {}
+        self._cancelled_keys: list[tuple[bytes, RoundPublicKey]] = []
+        self._series_keys: dict[RoundPublicKey, bytes] = {}
         """The ids of the series that the round keys of this shuffler belong to."""
 
     def get(self, name: str, version: int | None = None) -> ServedTask | None:
@@ -138,11 +138,11 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         return accepted is not None and place is not None and accepted.is_cancelled(place.index)
 
     @property
-    def cancelled_keys(self) -> tuple[tuple[bytes, SealingPublicKey], ...]:
+    def cancelled_keys(self) -> tuple[tuple[bytes, RoundPublicKey], ...]:
         """The ids and round keys of rounds that were cancelled, until ``forget_cancelled_key``."""
         return tuple(self._cancelled_keys)
 
-    def forget_cancelled_key(self, task_id: bytes, key: SealingPublicKey) -> None:
+    def forget_cancelled_key(self, task_id: bytes, key: RoundPublicKey) -> None:
         """Note that the key of a cancelled round is destroyed, or will be with another round."""
         self._cancelled_keys.remove((task_id, key))
 
@@ -173,7 +173,7 @@ class ShufflerTasks(TaskDirectory[ServedTask]):
         owner = None if served.round_key is None else self._series_keys.get(served.round_key)
         return owner is not None and (place is None or place.series != owner)
 
-    def round_key(self, task: Task) -> SealingPublicKey | None:
+    def round_key(self, task: Task) -> RoundPublicKey | None:
         """The round key of this shuffler in a task; None for version 1, which has none."""
         return None if task.wire is None else task.wire.shufflers[_hop(task, self._shuffler, "The task")].sealing
 

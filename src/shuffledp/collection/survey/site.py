@@ -22,9 +22,10 @@ from shuffledp.collection.task.authentic import authentic_task
 from shuffledp.collection.task.display_strings import check_string
 from shuffledp.collection.task.series import Series, authentic_series
 from shuffledp.collection.task.task import MAX_TASK_BYTES, Task
-from shuffledp.collection.task.wire_version_2 import OUTER_SUITE, WireVersion2
+from shuffledp.collection.task.wire_version_2 import WireVersion2
 from shuffledp.collection.transport.connection import ServerUrl
 from shuffledp.collection.wire.keys import VerifyingKey, from_base64, to_base64
+from shuffledp.collection.wire.outer_suites import X25519_SUITE
 from shuffledp.durable_files import read_limited
 from shuffledp.errors import DataError, OutputError, ParameterError, PolicyError
 from shuffledp.output import write_whole
@@ -401,7 +402,7 @@ def _unanswered_feature(wire: WireVersion2 | None, *, in_series: bool) -> str:
     features = {
         "reports of two sizes (carriers)": wire.carriers is not None,
         "rounds of a series": wire.series is not None and not in_series,
-        "the hybrid outer seal": wire.outer_suite != OUTER_SUITE,
+        "the hybrid outer seal": wire.outer_suite is not X25519_SUITE,
     }
     return next((feature for feature, is_used in features.items() if is_used), "")
 

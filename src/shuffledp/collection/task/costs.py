@@ -9,8 +9,7 @@ from typing import Any
 
 from shuffledp.collection.task.task import best_carriers, padded_protocol
 from shuffledp.collection.wire.formats import ReportFormat
-from shuffledp.collection.wire.outer_seal import OUTER_SIZE
-from shuffledp.collection.wire.sealing import sealed_size
+from shuffledp.collection.wire.sealing import LAYER_SIZE, sealed_size
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.planning import Plan, Question
 from shuffledp.protocols.protocol import Protocol
@@ -177,7 +176,7 @@ def _settings(plan: Plan, question: Question, honest_fraction: float) -> dict[st
 
 def _report_bytes(protocol: Protocol, messages: int, is_outer: bool) -> int:
     size = ReportFormat(bytes(32), messages, sealed_size(int(protocol.message_format.size))).size
-    return size + OUTER_SIZE if is_outer else size
+    return size + LAYER_SIZE if is_outer else size
 
 
 def ranked_by_cost(costs: Iterable[tuple[Plan, CollectionCost]]) -> list[tuple[Plan, CollectionCost]]:

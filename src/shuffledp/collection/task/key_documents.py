@@ -14,6 +14,8 @@ from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.task.signed_documents import check_format, refusing, sign_document, verify_document
 from shuffledp.collection.wire.keys import (
     SIGNATURE_SIZE,
+    HybridPublicKey,
+    RoundPublicKey,
     SealingPublicKey,
     SigningKey,
     VerifyingKey,
@@ -77,7 +79,7 @@ def authentic_rotation(content: bytes, *authors: VerifyingKey) -> Rotation:
 class Destruction:
     """The claim that a private key was destroyed at a time."""
 
-    key: VerifyingKey | SealingPublicKey
+    key: VerifyingKey | RoundPublicKey
     time: datetime
 
     def to_document(self) -> dict[str, Any]:
@@ -102,7 +104,10 @@ class Destruction:
         """The claim of a document; ParameterError if it is not valid."""
         check_format(document, _DESTROYED, _VERSION, {"format", "version", "key", "time"}, "record of a destruction")
         key = document["key"]
-        kind = SealingPublicKey if isinstance(key, dict) and key.get("kind") == "sealing" else VerifyingKey
+        kinds: dict[str, type[VerifyingKey] | type[RoundPublicKey]] = {
+            kind.kind: kind for kind in (SealingPublicKey, HybridPublicKey)
+        }
+        kind = kinds.get(str(key.get("kind")) if isinstance(key, dict) else "", VerifyingKey)
         return cls(kind.from_document(key), time_from(document, "time"))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.task.display_strings import LONGEST_STRING, check_string
@@ -32,13 +32,14 @@ from shuffledp.collection.task.wire_version_2 import (
     integer_in,
 )
 from shuffledp.collection.wire.keys import (
-    KEY_SIZE,
+    RoundPublicKey,
     SealingPublicKey,
     SigningKey,
     VerifyingKey,
     from_base64,
     to_base64,
 )
+from shuffledp.collection.wire.outer_suites import OUTER_SUITES, X25519_SUITE, suite_of
 from shuffledp.collection.wire.times import time_from, time_to
 from shuffledp.errors import ParameterError
 
@@ -61,6 +62,7 @@ _MAX_CANCEL_BYTES = 1 << 14
 _LONGEST_PERIOD = 366 * 86_400
 _OF_A_ROUND = ("opens", "closes", "analyzer", "series")
 """The keys of a task that a template lacks."""
+_Key = TypeVar("_Key", bound=RoundPublicKey)
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,10 @@ class RoundKeys:
     """The keys of one round, which differ from those of all others."""
 
     analyzer: SealingPublicKey
-    shufflers: tuple[SealingPublicKey, ...]
+    shufflers: tuple[RoundPublicKey, ...]
 
     @property
-    def all(self) -> tuple[SealingPublicKey, ...]:
+    def all(self) -> tuple[RoundPublicKey, ...]:
         """The analyzer's key and those of the shufflers."""
         return (self.analyzer, *self.shufflers)
 
@@ -110,6 +112,8 @@ class Series:
             raise ParameterError("The id of the series that is replaced has 32 bytes.")
         if any(len(keys.shufflers) != len(wire.shufflers) for keys in self.keys):
             raise ParameterError("Every round of a series needs one key of the analyzer and one of each shuffler.")
+        if any(suite_of(key) is not wire.outer_suite for keys in self.keys for key in keys.shufflers):
+            raise ParameterError("The round keys of a series must all be of one suite.")
         used = [key.raw for keys in self.keys for key in keys.all]
         if len({*used, *(keys.signing.raw for keys in wire.shufflers)}) < len(used) + len(wire.shufflers):
             raise ParameterError("The same key is used twice in the series; every round and role needs its own.")
@@ -199,12 +203,14 @@ class Series:
         if not 1 <= rounds <= MAX_ROUNDS or not 1 <= seconds <= _LONGEST_PERIOD:
             raise ParameterError(f"A series has 1 to {MAX_ROUNDS} rounds, each open for 1 to {_LONGEST_PERIOD:,} s.")
         opens = time_from(document, "first_opens")
-        keys = _round_keys(document["keys"], rounds)
+        template = document["template"]
+        suite = OUTER_SUITES.get(str(template.get("outer_suite")) if isinstance(template, dict) else "", X25519_SUITE)
+        keys = _round_keys(document["keys"], rounds, suite.public)
         try:
             closes = opens + timedelta(seconds=seconds)
         except OverflowError:
             raise ParameterError("The rounds of the series end after the year 9999.") from None
-        first = Task.from_document(_first_document(document["template"], opens, closes, keys[0]))
+        first = Task.from_document(_first_document(template, opens, closes, keys[0]))
         series = cls(
             first=first,
             period=period,
@@ -233,6 +239,8 @@ def authentic_series(content: bytes, *authors: VerifyingKey) -> Series:
         if series.content != verified.content:  # equal documents may differ as bytes: True == 1
             raise ParameterError("The series is not in canonical form.")
         check_author(verified.author, series.task(len(series.keys) - 1).opens, "last round of the series")
+        if series.first.wire is not None:
+            series.first.wire.check_supported()
         _ = series.first.guarantee
     return series
 
@@ -284,21 +292,22 @@ def authentic_cancellation(content: bytes, *authors: VerifyingKey) -> Cancellati
         return Cancellation.from_document(verified.document)
 
 
-def _round_keys(document: Any, rounds: int) -> tuple[RoundKeys, ...]:
+def _round_keys(document: Any, rounds: int, kind: type[RoundPublicKey]) -> tuple[RoundKeys, ...]:
     """The keys of every round; refused unless every list has one key per round."""
     if not isinstance(document, dict) or set(document) != {"analyzer", "shufflers"}:
         raise ParameterError("The keys of a series must have analyzer and shufflers.")
     hops = document["shufflers"]
     if not isinstance(hops, list) or not hops:
         raise ParameterError("The keys of the shufflers of a series must be a list of lists.")
-    columns = [_column(keys, rounds) for keys in (document["analyzer"], *hops)]
-    return tuple(RoundKeys(analyzer, tuple(shufflers)) for analyzer, *shufflers in zip(*columns, strict=True))
+    analyzers = _column(document["analyzer"], rounds, SealingPublicKey)
+    columns = zip(*(_column(keys, rounds, kind) for keys in hops), strict=True)
+    return tuple(RoundKeys(analyzer, shufflers) for analyzer, shufflers in zip(analyzers, columns, strict=True))
 
 
-def _column(keys: Any, rounds: int) -> Sequence[SealingPublicKey]:
+def _column(keys: Any, rounds: int, kind: type[_Key]) -> Sequence[_Key]:
     if not isinstance(keys, list) or len(keys) != rounds:
         raise ParameterError(f"Every list of keys of this series must have {rounds:,} keys, one for each round.")
-    return [SealingPublicKey(from_base64(key, KEY_SIZE)) for key in keys]
+    return [kind(from_base64(key, kind.size)) for key in keys]
 
 
 def _first_document(template: Any, opens: datetime, closes: datetime, keys: RoundKeys) -> dict[str, Any]:

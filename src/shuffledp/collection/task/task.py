@@ -23,7 +23,7 @@ from shuffledp.collection.task.signed_documents import check_author
 from shuffledp.collection.task.wire_version_2 import KEYS_OF_VERSION_2, Carriers, WireVersion2
 from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.padding import DELTA_FOR_CAP, LARGEST_CAP, capped_guarantee, is_unbounded, least_cap
-from shuffledp.collection.wire.sealing import LAYER_SIZE, SUITE_NAME, sealed_size
+from shuffledp.collection.wire.sealing import SUITE_NAME, sealed_size
 from shuffledp.collection.wire.times import time_from, time_to
 from shuffledp.domain import Categories
 from shuffledp.durable_files import read_limited
@@ -266,7 +266,8 @@ class Task:
 
     def record_size(self, hop: int) -> int:
         """Bytes of a message in the batch of the shuffler with this index, with the layers of those that follow."""
-        return self.sealed_size + (self.hops - 1 - hop) * LAYER_SIZE
+        layer = 0 if self.wire is None else self.wire.outer_suite.seal_size
+        return self.sealed_size + (self.hops - 1 - hop) * layer
 
     def verifying_key(self, hop: int) -> VerifyingKey:
         """The key that verifies the batch of the shuffler with this index."""

@@ -10,13 +10,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, Self
 
-from shuffledp.collection.wire.keys import SealingPublicKey, VerifyingKey
+from shuffledp.collection.wire.keys import RoundPublicKey, SealingPublicKey, VerifyingKey
+from shuffledp.collection.wire.outer_suites import OUTER_SUITES, OuterSuite, suite_of
 from shuffledp.errors import ParameterError
 
 KEYS_OF_VERSION_2 = frozenset({"shufflers", "outer_suite", "carriers", "traps", "series"})
 """The keys of a task of version 2 that version 1 does not have; in return it lacks ``shuffler``."""
-OUTER_SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
-HYBRID_OUTER_SUITE = "MLKEM768-X25519, HKDF-SHA256, AES-128-GCM"
 MAX_SHUFFLERS = 3
 MAX_TRAPS = 1024
 MAX_ROUNDS = 400
@@ -30,7 +29,7 @@ class ShufflerKeys:
 
     signing: VerifyingKey
     """Verifies the signature of the shuffler on its batch."""
-    sealing: SealingPublicKey
+    sealing: RoundPublicKey
     """The round key, to which devices seal reports for this shuffler. It is used for one round and then destroyed."""
 
     def to_document(self) -> dict[str, Any]:
@@ -38,11 +37,11 @@ class ShufflerKeys:
         return {"signing": self.signing.to_document(), "sealing": self.sealing.to_document()}
 
     @classmethod
-    def from_document(cls, document: Any) -> Self:
-        """The keys of a document; ParameterError if it is not valid."""
+    def from_document(cls, document: Any, sealing: type[RoundPublicKey] = SealingPublicKey) -> Self:
+        """The keys of a document, with a round key of this kind; ParameterError if it is not valid."""
         if not isinstance(document, dict) or set(document) != {"signing", "sealing"}:
             raise ParameterError("A shuffler of a task must have the keys signing and sealing.")
-        return cls(VerifyingKey.from_document(document["signing"]), SealingPublicKey.from_document(document["sealing"]))
+        return cls(VerifyingKey.from_document(document["signing"]), sealing.from_document(document["sealing"]))
 
 
 @dataclass(frozen=True)
@@ -107,13 +106,12 @@ class WireVersion2:
     traps: int = 0
     """Dummy reports that each shuffler after the first sends like a device, to detect that earlier ones drop some."""
     series: SeriesRound | None = None
-    outer_suite: str = OUTER_SUITE
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.shufflers) <= MAX_SHUFFLERS:
             raise ParameterError(f"A task has 1 to {MAX_SHUFFLERS} shufflers, not {len(self.shufflers)}.")
-        if self.outer_suite not in (OUTER_SUITE, HYBRID_OUTER_SUITE):
-            raise ParameterError("outer_suite must be one of the two suites of version 2.")
+        if len({suite_of(key).name for key in self.round_keys}) > 1:
+            raise ParameterError("The round keys of a task must all be of one suite.")
         if not 0 <= self.traps <= MAX_TRAPS:
             raise ParameterError(f"A task has 0 to {MAX_TRAPS:,} traps, not {self.traps:,}.")
         if self.traps and len(self.shufflers) == 1:
@@ -124,15 +122,19 @@ class WireVersion2:
             raise ParameterError("The same key is used in two roles of the task; every role needs its own.")
 
     @property
-    def round_keys(self) -> tuple[SealingPublicKey, ...]:
+    def round_keys(self) -> tuple[RoundPublicKey, ...]:
         """The round keys of all shufflers."""
         return tuple(keys.sealing for keys in self.shufflers)
+
+    @property
+    def outer_suite(self) -> OuterSuite:
+        """The suite of all seals to shufflers, which their round keys have in common."""
+        return suite_of(self.shufflers[0].sealing)
 
     def check_supported(self) -> None:
         """Refuse what the format allows and this program does not carry out yet; the reason is ``unsupported``."""
         unsupported = {
             "a chain of shufflers with carriers": len(self.shufflers) > 1 and self.carriers is not None,
-            "the hybrid outer seal": self.outer_suite == HYBRID_OUTER_SUITE,
         }
         if self.series is not None:  # it would escape the limit of rounds per device
             raise ParameterError(
@@ -151,7 +153,7 @@ class WireVersion2:
         """The fields as they are in a task."""
         return {
             "shufflers": [keys.to_document() for keys in self.shufflers],
-            "outer_suite": self.outer_suite,
+            "outer_suite": self.outer_suite.name,
             "carriers": None if self.carriers is None else self.carriers.to_document(),
             "traps": self.traps,
             "series": None if self.series is None else self.series.to_document(),
@@ -163,15 +165,15 @@ class WireVersion2:
         shufflers = document["shufflers"]
         if not isinstance(shufflers, list) or len(shufflers) > MAX_SHUFFLERS:
             raise ParameterError(f"shufflers must be a list of 1 to {MAX_SHUFFLERS} shufflers.")
-        if not isinstance(document["outer_suite"], str):
-            raise ParameterError("outer_suite must be a string.")
+        suite = OUTER_SUITES.get(str(document["outer_suite"]))
+        if suite is None:
+            raise ParameterError("outer_suite must be one of the two suites of version 2.")
         carriers, series = document["carriers"], document["series"]
         return cls(
-            shufflers=tuple(ShufflerKeys.from_document(keys) for keys in shufflers),
+            shufflers=tuple(ShufflerKeys.from_document(keys, suite.public) for keys in shufflers),
             carriers=None if carriers is None else Carriers.from_document(carriers),
             traps=integer_in(document, "traps", "task"),
             series=None if series is None else SeriesRound.from_document(series),
-            outer_suite=document["outer_suite"],
         )
 
 

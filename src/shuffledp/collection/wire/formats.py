@@ -14,8 +14,9 @@ from typing import Any, Self
 from shuffledp.collection.task.canonical import canonical, parse_canonical
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import MAX_SHUFFLERS
-from shuffledp.collection.wire.keys import SealingPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
-from shuffledp.collection.wire.outer_seal import OUTER_SIZE, seal_report
+from shuffledp.collection.wire.keys import RoundPublicKey, SigningKey, VerifyingKey, from_base64, to_base64
+from shuffledp.collection.wire.outer_seal import seal_report
+from shuffledp.collection.wire.outer_suites import suite_of
 from shuffledp.errors import ParameterError
 
 _MAGIC = b"SDPR"
@@ -49,7 +50,7 @@ class ReportFormat:
     task_id: bytes
     messages: int
     sealed_size: int
-    round_key: SealingPublicKey | None = None
+    round_key: RoundPublicKey | None = None
     """The key of the outer seal; None for reports of version 1, which have none."""
     carrier_messages: int | None = None
     """Messages of a carrier's report; None if there are no carriers."""
@@ -86,7 +87,8 @@ class ReportFormat:
         return len(report) == self.carrier_size
 
     def _size_of(self, messages: int) -> int:
-        return HEADER_SIZE + messages * self.sealed_size + (0 if self.round_key is None else OUTER_SIZE)
+        outer = 0 if self.round_key is None else suite_of(self.round_key).seal_size
+        return HEADER_SIZE + messages * self.sealed_size + outer
 
     def build(self, report_id: bytes, sealed: list[bytes]) -> bytes:
         """A report of these sealed messages."""

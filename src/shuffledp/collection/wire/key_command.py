@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from shuffledp.collection.wire.keys import MAX_KEY_BYTES, SealingKey, SigningKey
+from shuffledp.collection.wire.keys import (
+    MAX_KEY_BYTES,
+    RoundKey,
+    SealingKey,
+    SigningKey,
+    read_private,
+    round_key_of,
+)
 from shuffledp.durable_files import open_regular
 from shuffledp.errors import DataError
 
@@ -42,6 +49,14 @@ class KeyReader:
         """The sealing key of a file."""
         return (
             SealingKey.from_content(self._unwrapped(path), self._name(path)) if self.command else SealingKey.load(path)
+        )
+
+    def round_key(self, path: Path) -> RoundKey:
+        """The round key of a file, of either suite."""
+        return (
+            round_key_of(self._unwrapped(path), self._name(path))
+            if self.command
+            else round_key_of(read_private(path), str(path))
         )
 
     def _name(self, path: Path) -> str:

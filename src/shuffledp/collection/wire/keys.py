@@ -1,4 +1,6 @@
-"""Keys: Ed25519 for signatures, X25519 for sealing. Files of private keys are accessible to their owner alone.
+"""Keys: Ed25519 for signatures; X25519 for sealing, for round keys of the hybrid suite together with ML-KEM-768.
+
+Files of private keys are accessible to their owner alone.
 
 A file may state when its key expires. An expired private key signs nothing, and opens nothing for a server; an expired
 author is not trusted for what begins later.
@@ -16,9 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import MLKEM768X25519PrivateKey, MLKEM768X25519PublicKey
 
 from shuffledp.collection.wire.times import time_from, time_to
 from shuffledp.durable_files import read_limited, write_durably
@@ -29,6 +33,8 @@ KEY_SIZE = 32
 SIGNATURE_SIZE = 64
 MAX_KEY_BYTES = 4096
 """Maximum size of a key file."""
+_ML_KEM_SIZE = 1184
+"""Bytes of a public key of ML-KEM-768."""
 _FIELD = 2**255 - 19
 _LOW_ORDER = {
     0,
@@ -66,16 +72,17 @@ def from_base64(value: Any, size: int | None = None) -> bytes:
 
 @dataclass(frozen=True)
 class _PublicKey:
-    """A public key of 32 bytes."""
+    """A public key."""
 
     raw: bytes
     expires: datetime | None = field(default=None, compare=False, repr=False)
     """When it expires; stated in key files, not in documents."""
     kind: ClassVar[str]
+    size: ClassVar[int] = KEY_SIZE
 
     def __post_init__(self) -> None:
-        if len(self.raw) != KEY_SIZE:
-            raise ParameterError(f"A public key has {KEY_SIZE} bytes, not {len(self.raw)}.")
+        if len(self.raw) != self.size:
+            raise ParameterError(f"A public {self.kind} key has {self.size:,} bytes, not {len(self.raw):,}.")
 
     @property
     def id(self) -> str:
@@ -95,7 +102,7 @@ class _PublicKey:
         """The key of a document, whose id must match."""
         if not isinstance(document, dict) or set(document) != {"kind", "id", "public"} or document["kind"] != cls.kind:
             raise ParameterError(f"A {cls.kind} key is an object with the keys kind, id and public.")
-        key = cls(from_base64(document["public"], KEY_SIZE))
+        key = cls(from_base64(document["public"], cls.size))
         if document["id"] != key.id:
             raise ParameterError(f"The key id {document['id']!r} does not belong to this key, whose id is {key.id}.")
         return key
@@ -136,14 +143,49 @@ class SealingPublicKey(_PublicKey):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        coordinate = int.from_bytes(self.raw, "little") % (1 << 255) % _FIELD  # as RFC 7748 decodes it
-        if coordinate in _LOW_ORDER:
-            raise ParameterError("This X25519 key is a point of low order: anybody could open messages sealed to it.")
+        _check_order(self.raw)
 
     @property
     def public(self) -> X25519PublicKey:
         """The key as an object of the cryptography library."""
         return X25519PublicKey.from_public_bytes(self.raw)
+
+
+@dataclass(frozen=True)
+class HybridPublicKey(_PublicKey):
+    """A round key of the hybrid suite: what is sealed to it is safe while either ML-KEM-768 or X25519 is."""
+
+    kind: ClassVar[str] = "hybrid-sealing"
+    size: ClassVar[int] = _ML_KEM_SIZE + KEY_SIZE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_order(self.raw[_ML_KEM_SIZE:])
+        _ = self.public
+
+    @property
+    def public(self) -> MLKEM768X25519PublicKey:
+        """The key as an object of the cryptography library; ParameterError if its OpenSSL lacks ML-KEM."""
+        try:
+            of_lattice = MLKEM768PublicKey.from_public_bytes(self.raw[:_ML_KEM_SIZE])
+        except UnsupportedAlgorithm:
+            raise _no_ml_kem() from None
+        except ValueError:
+            raise ParameterError("This is not a public key of ML-KEM-768.") from None
+        return MLKEM768X25519PublicKey(of_lattice, X25519PublicKey.from_public_bytes(self.raw[_ML_KEM_SIZE:]))
+
+
+def _check_order(point: bytes) -> None:
+    coordinate = int.from_bytes(point, "little") % (1 << 255) % _FIELD  # as RFC 7748 decodes it
+    if coordinate in _LOW_ORDER:
+        raise ParameterError("This X25519 key is a point of low order: anybody could open messages sealed to it.")
+
+
+def _no_ml_kem() -> ParameterError:
+    return ParameterError(
+        "The installed package cryptography has no ML-KEM, which the hybrid outer suite needs; install one from PyPI.",
+        reason="unsupported",
+    )
 
 
 @dataclass(frozen=True)
@@ -171,12 +213,7 @@ class _PrivateKey(ABC):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a private key file; refused if other users can access it."""
-        file = Path(path)
-        content = read_limited(file, MAX_KEY_BYTES, "key")
-        if file.stat().st_mode & 0o077:
-            _parsed(content, str(file))
-            raise DataError(f"{file} is accessible to other users; a private key needs mode 0600: chmod 600 {file}.")
-        return cls.from_content(content, str(file))
+        return cls.from_content(read_private(Path(path)), str(path))
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:
@@ -238,8 +275,64 @@ class SealingKey(_PrivateKey):
     @property
     def public(self) -> SealingPublicKey:
         """The key that seals."""
-        raw = X25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
-        return SealingPublicKey(raw, self.expires)
+        return SealingPublicKey(self.private.public_key().public_bytes_raw(), self.expires)
+
+    @property
+    def private(self) -> X25519PrivateKey:
+        """The key as an object of the cryptography library."""
+        return X25519PrivateKey.from_private_bytes(self.secret)
+
+
+@dataclass(frozen=True)
+class HybridKey(_PrivateKey):
+    """Opens what was sealed to its public key of the hybrid suite; both parts follow from one seed of 32 bytes."""
+
+    kind: ClassVar[str] = "hybrid-sealing"
+
+    @property
+    def public(self) -> HybridPublicKey:
+        """The key that seals."""
+        raw = b"".join(part.public_key().public_bytes_raw() for part in self._parts)
+        return HybridPublicKey(raw, self.expires)
+
+    @property
+    def private(self) -> MLKEM768X25519PrivateKey:
+        """The key as an object of the cryptography library; ParameterError if its OpenSSL lacks ML-KEM."""
+        return MLKEM768X25519PrivateKey(*self._parts)
+
+    @property
+    def _parts(self) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:
+        expanded = hashlib.shake_256(self.secret).digest(96)
+        try:
+            return MLKEM768PrivateKey.from_seed_bytes(expanded[:64]), X25519PrivateKey.from_private_bytes(expanded[64:])
+        except UnsupportedAlgorithm:
+            raise _no_ml_kem() from None
+
+
+RoundKey = SealingKey | HybridKey
+RoundPublicKey = SealingPublicKey | HybridPublicKey
+
+
+def round_key_of(content: bytes, name: str) -> RoundKey:
+    """The round key of either suite of the content of a private key file, as ``from_content``."""
+    kind: type[RoundKey] = HybridKey if _parsed(content, name).get("kind") == HybridKey.kind else SealingKey
+    return kind.from_content(content, name)
+
+
+def public_round_key(path: str | Path) -> RoundPublicKey:
+    """The round key of either suite of a public key file, as ``load``."""
+    is_hybrid = _read(Path(path)).get("kind") == HybridPublicKey.kind
+    kind: type[RoundPublicKey] = HybridPublicKey if is_hybrid else SealingPublicKey
+    return kind.load(path)
+
+
+def read_private(file: Path) -> bytes:
+    """The content of a private key file; DataError if other users can access it."""
+    content = read_limited(file, MAX_KEY_BYTES, "key")
+    if file.stat().st_mode & 0o077:
+        _parsed(content, str(file))
+        raise DataError(f"{file} is accessible to other users; a private key needs mode 0600: chmod 600 {file}.")
+    return content
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -8,13 +8,10 @@ is part of the context of the seal: a copy under another id or for another task 
 from __future__ import annotations
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from shuffledp.collection.wire.keys import SealingKey, SealingPublicKey
-from shuffledp.collection.wire.sealing import SUITE
+from shuffledp.collection.wire.keys import RoundKey, RoundPublicKey
+from shuffledp.collection.wire.outer_suites import suite_of
 
-OUTER_SIZE = 48
-"""Bytes that a seal adds: the encapsulated key (32) and the tag (16)."""
 _LABEL = b"shuffledp report v2\x00shuffler\x00"
 
 
@@ -23,16 +20,16 @@ def outer_info(header: bytes) -> bytes:
     return _LABEL + header
 
 
-def seal_report(header: bytes, messages: bytes, round_key: SealingPublicKey) -> bytes:
+def seal_report(header: bytes, messages: bytes, round_key: RoundPublicKey) -> bytes:
     """A report of version 2: the header, then the sealed messages under the outer seal."""
-    return header + SUITE.encrypt(messages, round_key.public, info=outer_info(header))
+    return header + suite_of(round_key).hpke.encrypt(messages, round_key.public, info=outer_info(header))
 
 
 class ReportOpener:
     """Opens the outer seals of the reports of one round; the messages inside stay sealed to the analyzer."""
 
-    def __init__(self, key: SealingKey, *, header_size: int, report_size: int) -> None:
-        self._private = X25519PrivateKey.from_private_bytes(key.secret)
+    def __init__(self, key: RoundKey, *, header_size: int, report_size: int) -> None:
+        self._private, self._suite = key.private, suite_of(key).hpke
         self._header_size, self._report_size = header_size, report_size
 
     def open(self, report: bytes) -> bytes | None:
@@ -41,6 +38,6 @@ class ReportOpener:
             return None
         header = report[: self._header_size]
         try:
-            return SUITE.decrypt(report[self._header_size :], self._private, info=outer_info(header))
+            return self._suite.decrypt(report[self._header_size :], self._private, info=outer_info(header))
         except (InvalidTag, ValueError):
             return None
