@@ -1,6 +1,7 @@
 """Pinned authors: two keys at most, rotations only forward, and one budget for all keys of an author."""
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -46,6 +47,28 @@ def test_rotations_that_do_not_continue_are_refused(chain, tmp_path):
         with pytest.raises(ParameterError, match=words):
             pinned.follow(sign_rotation(old, new), first)
     assert (tmp_path / "authors").read_bytes() == before
+
+
+def test_an_expired_key_names_no_successor(chain, tmp_path):
+    """A thief of the old key changes the expiry in its file, and not the one in the pin."""
+    expires = datetime(2026, 6, 1, tzinfo=UTC)
+    stolen, pin = chain[0], replace(chain[0].public, expires=expires)
+    forged = sign_rotation(stolen, chain[1])
+    with pytest.raises(ParameterError, match=r"expired at 2026-06-01T00:00:00Z: .*[^\n]*$") as refused:
+        PinnedAuthors(tmp_path).follow(forged, pin, now=expires)
+    assert refused.value.values["reason"] == "expired"
+    assert PinnedAuthors(tmp_path).of(pin).keys == (pin,)
+    unlimited = PinnedAuthors(tmp_path).follow(forged, replace(pin, expires=None), now=expires)  # the planted fault
+    assert unlimited.keys == (pin, chain[1].public)
+
+
+def test_a_rotation_that_was_followed_in_time_stays(chain, tmp_path):
+    expires = datetime(2026, 6, 1, tzinfo=UTC)
+    pin, late = replace(chain[0].public, expires=expires), expires + timedelta(days=400)
+    own = sign_rotation(chain[0], chain[1])
+    followed = PinnedAuthors(tmp_path).follow(own, pin, now=expires - timedelta(seconds=1))
+    assert PinnedAuthors(tmp_path).follow(own, pin, now=late) == followed
+    assert PinnedAuthors(tmp_path).follow(sign_rotation(chain[1], chain[2]), pin, now=late).keys[-1] == chain[2].public
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"authors":[{}],"format":"shuffledp-authors","version":1}', b"[]"])

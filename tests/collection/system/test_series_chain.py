@@ -19,6 +19,10 @@ KEEP_KEYS = """
 from shuffledp.collection.server.round_keys import RoundKeyDirectory
 RoundKeyDirectory.destroy = lambda self, public: None
 """
+LARGE_CHUNKS = """
+from shuffledp.collection.shuffler import shuffling
+shuffling._CHUNK_BYTES = 1 << 22
+"""
 ROUNDS = 3
 
 
@@ -153,9 +157,6 @@ def test_an_augmented_series_with_a_chain(series_year, tmp_path):
 
 @pytest.mark.slow
 def test_a_series_with_carriers(series_year, tmp_path):
-    """Carriers are few enough to be missing only with the probability that is part of delta."""
-    policy = Policy(min_users=1)
-    options = {"carriers": 0.9}
-    play_series(
-        series_year, tmp_path, devices=30, users=30, protocol="correlated-noise", options=options, policy=policy
-    )
+    """Carriers are missing only with the probability that is part of delta; a round has about 30,000 messages."""
+    settings = {"protocol": "correlated-noise", "options": {"carriers": 0.9}, "policy": Policy(min_users=1)}
+    play_series(series_year, tmp_path, devices=30, users=30, fault=LARGE_CHUNKS, **settings)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 from shuffledp.collection.task.canonical import canonical, parse_canonical
 from shuffledp.collection.task.key_documents import authentic_rotation
 from shuffledp.collection.wire.keys import VerifyingKey
+from shuffledp.collection.wire.times import time_to
 from shuffledp.durable_files import FileLock, open_regular, write_durably
 from shuffledp.errors import DataError, OutputError, ParameterError
 
@@ -63,8 +65,12 @@ class PinnedAuthors:
         """The id of an author's first key, under which the budget records the author, given the id of any key."""
         return next((pinned.ids[0] for pinned in self._read() if key_id in pinned.ids), key_id)
 
-    def follow(self, content: bytes, author: VerifyingKey) -> PinnedAuthor:
-        """Accept a signed rotation of an author's newest key, durably; a repeated one has no effect."""
+    def follow(self, content: bytes, author: VerifyingKey, *, now: datetime | None = None) -> PinnedAuthor:
+        """Accept a signed rotation of an author's newest key, durably; a repeated one has no effect.
+
+        Once the key that the device was installed with has expired, by the clock of the device (``now``), it accepts no
+        rotation of it: a date in the document would protect nobody, since whoever stole the key chooses it.
+        """
         with self._locked():
             pinned = self.of(author)
             rotation = authentic_rotation(content, *pinned.keys)
@@ -76,6 +82,12 @@ class PinnedAuthors:
                 raise ParameterError(
                     f"The author's newest key is {pinned.keys[-1].id}; a rotation from {rotation.old.id} to "
                     f"{rotation.new.id} does not continue it."
+                )
+            if rotation.old == author and author.expires is not None and (now or datetime.now(UTC)) >= author.expires:
+                raise ParameterError(
+                    f"The author's key {author.id} expired at {time_to(author.expires)}: this device follows no "
+                    "rotation of it any more, which may be a thief's; install the author's new key.",
+                    reason="expired",
                 )
             followed = PinnedAuthor((*pinned.keys, rotation.new)[-_PINNED:], (*pinned.ids, rotation.new.id))
             others = [other for other in self._read() if author.id not in other.ids]
