@@ -9,15 +9,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from signed_series import make_series, round_keys
+
 import shuffledp as sdp
 from shuffledp.collection.rehearsal import ROUND_KEYS, Rehearsal, free_ports
 from shuffledp.collection.survey.serving import SiteServer
 from shuffledp.collection.survey.site import BuiltSite, Survey, write_site
 from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.task.series import Cancellation, Series
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import ShufflerKeys, WireVersion2
 from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
 
+ANALYZER_KEYS = "analyzer-round-keys"
 MODES = ["Walk", "Bicycle", "Bus or tram", "Car"]
 
 
@@ -37,6 +41,8 @@ class Faults:
     lose_answers: int = 0
     down: bool = False
     problem: tuple[int, str] | None = None
+    series: bytes | None = None
+    """What is answered about a series, instead of the answer of the shuffler."""
     hide_browser: bool = False
     """Whether reports are forwarded as if no browser had sent them: the shuffler checks neither type nor origin."""
 
@@ -81,6 +87,11 @@ class _Forward(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         origin = self.headers.get("Origin")
+        if self.command == "GET" and faults.series is not None:
+            self._answer(
+                200, {"Content-Type": "application/json", "Access-Control-Allow-Origin": origin}, faults.series
+            )
+            return
         if self.command == "POST" and faults.problem:
             recorded.status, name = faults.problem
             content = json.dumps({"type": f"urn:shuffledp:problem:{name}", "title": name}).encode()
@@ -199,6 +210,39 @@ class Round:
             (self.rehearsal.directory / "tasks" / f"{signed.task.id.hex()}.json").write_bytes(signed.to_bytes())
         return signed
 
+    def series(self, *, rounds, per_device, cancelled_from=None, served=True, **changes):
+        """A series of the same parties; a shuffler and an analyzer that start later serve it."""
+        directory, keys = self.rehearsal.directory, round_keys(rounds)
+        analyzer_keys = directory / ANALYZER_KEYS
+        if not analyzer_keys.exists():
+            analyzer_keys.mkdir(mode=0o700)
+            with (directory / "servers.toml").open("a") as settings:  # its last section is that of the analyzer
+                settings.write(f"round_keys = {json.dumps(str(analyzer_keys))}\n")
+        for analyzer, shuffler in keys:
+            analyzer.save(analyzer_keys / f"{analyzer.public.id}.key")
+            shuffler.save(directory / ROUND_KEYS / f"{shuffler.public.id}.key")
+        given = {"name": "How people get to work", "description": "How did you get to work today?"} | changes
+        population = f"series {len(list(analyzer_keys.iterdir()))}"
+        series = make_series(
+            rounds=rounds,
+            per_device=per_device,
+            keys=keys,
+            shufflers=[SigningKey.load(directory / "shuffler.key").public],
+            population=population,
+            **given,
+        )
+        if served:
+            with (directory / "budgets.toml").open("a") as budgets:
+                budgets.write(f'["{population}"]\nepsilon = 50.0\ndelta = 1e-3\n')
+            (directory / "tasks" / f"{series.id.hex()}.json").write_bytes(series.signed(self.author))
+            if cancelled_from is not None:
+                content = self.cancellation(series, cancelled_from)
+                (directory / "tasks" / f"{series.id.hex()}-cancel.json").write_bytes(content)
+        return series
+
+    def cancellation(self, series, from_round):
+        return Cancellation(series.id, from_round, "Another question is asked.").signed(self.author)
+
     def accepted(self):
         """Reports of all tasks that the shuffler has stored."""
         text = self._get("/metrics")[1].decode()
@@ -213,9 +257,11 @@ class Round:
             return answer.status, answer.read()
 
     def survey(self, signed, **options):
-        """The survey of a task, which sends to the proxy."""
-        return Survey.verified(
-            signed.to_bytes(),
+        """The survey of a signed task or of a series, which sends to the proxy."""
+        in_series = isinstance(signed, Series)
+        content = signed.signed(self.author) if in_series else signed.to_bytes()
+        return (Survey.of_series if in_series else Survey.verified)(
+            content,
             author=self.author.public,
             server=self.proxy.url,
             asker="City statistics office",

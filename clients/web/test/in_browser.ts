@@ -5,12 +5,15 @@ import { type Json } from "../src/canonical.ts";
 import { Client, IndexedDbOutbox, type ClientOptions } from "../src/index.ts";
 import { sealedReport } from "../src/report.ts";
 import { Sealer } from "../src/sealing.ts";
+import { SeriesClient, type SeriesOptions } from "../src/series/index.ts";
 import { readStrings } from "../src/strings.ts";
 import { verifyTask } from "../src/task.ts";
 import { drawnDistributions } from "./drawn.ts";
 import { checkVectors, unhex } from "./vectors.ts";
 
 const clientOf = (content: string, author: string, options: Partial<ClientOptions> = {}) => Client.create(utf8(content), { author: toBase64(unhex(author)), ...options });
+
+const seriesOf = (content: string, author: string, options: Partial<SeriesOptions> = {}) => SeriesClient.create(utf8(content), { author: toBase64(unhex(author)), ...options });
 
 /** What became of a promise: its value, or the reason of the refusal. */
 const outcome = (promise: Promise<unknown>) => promise.then((value) => value ?? null, (error: { reason?: string }) => error.reason ?? String(error));
@@ -39,4 +42,4 @@ async function timings(content: string, author: string, value: string, rounds: n
 /** Strings as a domain normalizes them. */
 const normalizedStrings = (domain: Json, texts: string[]) => texts.map(readStrings(domain).normalized);
 
-Object.assign(globalThis, { Budget, checkVectors, clientOf, drawnDistributions, IndexedDbOutbox, normalizedStrings, outcome, timings });
+Object.assign(globalThis, { Budget, checkVectors, clientOf, drawnDistributions, IndexedDbOutbox, normalizedStrings, outcome, seriesOf, timings });
