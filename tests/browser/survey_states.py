@@ -32,6 +32,25 @@ def checked(state="none", note="", **facts):
     return {"result": {"facts": FACTS | facts, "state": state, "note": note}}
 
 
+SERIES = {"series": True}
+"""Options of the cases that the page of a series shows."""
+
+
+def turn(status, round_index=2, *, following=7, state="none"):
+    """The facts of a series of weekly rounds, of which this one, numbered from 0, is open, the next or the last."""
+    opens = NOW - HOUR if status in ("open", "skipped") else NOW + HOUR if status == "pause" else NOW - 72 * HOUR
+    week = 168 * HOUR
+    rounds = {
+        "rounds": 52,
+        "perDevice": 4,
+        "firstOpens": opens - week * round_index,
+        "period": 604_800,
+        "open": 172_800,
+    }
+    now = {"status": status, "round": round_index, "next": following}
+    return checked(state, opens=opens, closes=opens + 48 * HOUR, turn=now | rounds)
+
+
 def refusal(reason, problem=""):
     return {"reason": reason, "problem": problem, "message": f"the server refused the report ({problem})"}
 
@@ -85,6 +104,13 @@ CASES = {
     "unsupported": Case("unsupported", {"check": refusal("no-x25519")}),
     "unsupported-storage": Case("unsupported", {"check": refusal("no-storage")}),
     "broken": Case("broken", {"check": refusal("unloaded")}),
+    "series-question": Case("question", {"check": turn("open")}, options=SERIES),
+    "series-delivered": Case("delivered", {"check": turn("open", state="delivered")}, options=SERIES),
+    "series-skipped": Case("closed", {"check": turn("skipped")}, options=SERIES),
+    "series-pause": Case("closed", {"check": turn("pause")}, options=SERIES),
+    "series-over": Case("closed", {"check": turn("over", 51, following=None)}, options=SERIES),
+    "series-cancelled": Case("closed", {"check": turn("cancelled", 30, following=None)}, options=SERIES),
+    "series-untrusted": Case("untrusted", {"check": refusal("bad-signature")}, options=SERIES),
     "fault-storage": Case("broken", {"check": checked("pending"), "send": refusal("no-storage")}),
     "fault": Case("broken", {"check": checked("pending"), "send": refusal("damaged")}),
 }

@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -13,8 +14,11 @@ from survey_rounds import MODES, Faults, Round, forged, resigned
 
 import shuffledp as sdp
 from shuffledp.collection.device import Connection
+from shuffledp.collection.device.release import fetch_release
 from shuffledp.collection.device.simulation import Devices
 from shuffledp.collection.rehearsal import ROUND_KEYS
+from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.task.series import Cancellation
 from shuffledp.collection.wire.formats import ReportFormat
 from shuffledp.collection.wire.keys import SealingKey
 from shuffledp.collection.wire.outer_seal import ReportOpener
@@ -51,7 +55,19 @@ def sized(prepared):
 
 
 @pytest.fixture(scope="module")
-def servers(prepared, histogram, sized):
+def asked_in_rounds(prepared):
+    """A series for a release, one with devices that do not take part in every round, and one that is cancelled."""
+    own = {"settings": {"users": 100, "categories": sdp.Categories.of(MODES)}}
+    noise = {"protocol": "histogram/correlated-noise", "epsilon": 6.0, "maximum_users": 100}
+    return {
+        "released": prepared.series(rounds=3, per_device=3, **own, **noise),
+        "some": prepared.series(rounds=4, per_device=2, **own),
+        "cancelled": prepared.series(rounds=4, per_device=4, cancelled_from=2, **own),
+    }
+
+
+@pytest.fixture(scope="module")
+def servers(prepared, histogram, sized, asked_in_rounds):
     with prepared.rehearsal.servers():
         yield prepared
     prepared.stop()
@@ -71,7 +87,7 @@ def watch(collection):
     watchers = []
 
     def start(context):
-        reports = (f"{collection.proxy.url}/v{version}/tasks/" for version in (1, 2))
+        reports = (f"{collection.proxy.url}/{path}/" for path in ("v1/tasks", "v2/tasks", "v2/series"))
         allowed = (f"http://127.0.0.1:{collection.port}/", *reports, "data:")
         watchers.append(Watcher(context, allowed))
         return watchers[-1]
@@ -597,3 +613,204 @@ def test_the_sentences_state_the_numbers_of_the_task(collection, context, watch,
         assert is_bound(1 / odds, guarantee.delta)
         assert f"{guarantee.honest_users}" in text
     assert signed.task.id.hex() in facts
+
+
+HOUR, DAY = 3600, 86_400
+OVER = 4 * DAY
+"""Seconds from now on: rounds of a series open every day, the first one opened an hour ago, each for two hours."""
+
+
+class Clock:
+    """The time of a page, and of its workers that start from now on, in seconds from now."""
+
+    def __init__(self, page, site, when_answering=0):
+        """The time of a worker moves on by ``when_answering`` seconds when somebody has answered."""
+        self._page, self._worker = page, site.directory / "survey-series-worker.js"
+        self._script, self._when_answering = self._worker.read_text(encoding="utf-8"), when_answering
+        page.clock.install()
+
+    def at(self, offset):
+        moved = f"if (data.call === 'answer') offset += {1000 * self._when_answering};"
+        planted = f"let offset = {1000 * offset}; const now = Date.now; Date.now = () => now() + offset;"
+        planted += f"addEventListener('message', ({{ data }}) => {{ {moved} }});"
+        self._worker.write_text(f"{{ {planted} }}\n{self._script}", encoding="utf-8")
+        self._page.clock.set_system_time(time.time() + offset)
+
+
+class TestSeries:
+    def visit(self, page, origin, clock, offset):
+        """What the page shows at a time: its state and its text."""
+        clock.at(offset)
+        page.goto(origin)
+        return state(page, "question", "closed", "untrusted", "broken"), page.locator("main").inner_text()
+
+    def test_a_release_of_a_round(self, collection, asked_in_rounds, browser, watch, tmp_path):
+        """Four people answer in browsers of their own, 96 on simulated devices; one wrong label would show."""
+        series, truth = asked_in_rounds["released"], dict.fromkeys(MODES, 0)
+        devices, answers = ["Walk"] * 36 + ["Car"] * 60, ["Bicycle", "Bicycle", "Bus or tram", "Walk"]
+        url = collection.rehearsal.shuffler_url
+        summary = Devices(series.task(0), devices, connect=lambda: Connection(url)).report()
+        assert summary.delivered == len(devices)
+        with served(collection, series, tmp_path) as (origin, site):
+            for answer in answers:
+                context = browser.new_context()
+                watch(context)
+                page = context.new_page()
+                page.goto(origin)
+                state(page, "question")
+                assert "Round 1 of 3, open until" in page.locator("main").inner_text()
+                choose(page, answer)
+                state(page, "delivered")
+                text = page.locator("main").inner_text()
+                assert "you have answered in this one" in text
+                assert "takes part next in round 2 of 3" in text
+                page.reload()
+                assert state(page, "delivered", "question") == "delivered"
+                context.close()
+        for answer in devices + answers:
+            truth[answer] += 1
+        task = series.task(0)
+        released = fetched(collection, task)
+        assert (released["reports"], released["series"]) == (100, {"id": series.id.hex(), "round": 0})
+        for name, count, error in zip(
+            released["categories"], released["counts"], released["standard_errors"], strict=True
+        ):
+            assert abs(count - truth[name]) <= 5 * error, released
+        errors = dict(zip(released["categories"], released["standard_errors"], strict=True))
+        assert truth["Car"] - truth["Walk"] > 5 * errors["Car"]  # the first answer instead of the chosen one would show
+        reports = collection.proxy.reports()
+        assert {report.path for report in reports} == {f"/v2/tasks/{task.id.hex()}/reports"}
+        assert {(len(report.body), report.status) for report in reports} == {(ReportFormat.of(task).size, 201)}
+        publish = ["survey", "publish", str(site.directory), "--server", collection.rehearsal.analyzer_url]
+        subprocess.run([sys.executable, "-m", "shuffledp", *publish], check=True, capture_output=True)
+        assert task.id.hex() in json.loads((site.directory / "result.json").read_bytes())["url"]
+
+    def test_what_is_shown_at_every_time(self, collection, asked_in_rounds, context, watch, tmp_path):
+        """Each device is asked in exactly two of four rounds, in the same ones at every visit."""
+        watch(context)
+        page, asked = context.new_page(), set()
+        with served(collection, asked_in_rounds["some"], tmp_path) as (origin, site):
+            clock = Clock(page, site)
+            for index in (0, 1, 2, 3, 1):
+                shown, text = self.visit(page, origin, clock, index * DAY)
+                if shown == "question":
+                    asked.add(index)
+                    assert f"Round {index + 1} of 4, open until" in text
+                    assert "at most 2 of the 4 rounds" in text
+                    continue
+                assert "does not take part in this round" in text
+                assert f"Round {index + 1} of 4 is open until" in text
+                assert "Nothing was sent" in text
+            assert len(asked) == 2
+            for index in (0, 2):
+                shown, text = self.visit(page, origin, clock, index * DAY + 3 * HOUR)
+                assert (shown, "No round is open now" in text) == ("closed", True)
+                assert f"Round {index + 2} of 4 opens on" in text
+                coming = next((each for each in sorted(asked) if each > index), None)
+                assert ("no further round" in text) == (coming is None)
+                assert coming is None or f"takes part next in round {coming + 1} of 4" in text
+            assert "All rounds are over" in self.visit(page, origin, clock, OVER)[1]
+            assert "No round is open now" in self.visit(page, origin, clock, -DAY)[1]
+        assert collection.proxy.reports() == []
+        path = f"/v2/series/{asked_in_rounds['some'].id.hex()}"
+        assert {(request.path, request.status) for request in collection.proxy.requests} == {(path, 200)}
+
+    def test_an_open_page_follows_the_clock(self, collection, asked_in_rounds, context, watch, tmp_path):
+        watch(context)
+        page = context.new_page()
+        with served(collection, asked_in_rounds["released"], tmp_path) as (origin, site):
+            clock = Clock(page, site)
+            assert self.visit(page, origin, clock, DAY)[0] == "question"
+            clock.at(DAY + 2 * HOUR)
+            page.clock.fast_forward(6000)
+            page.get_by_role("heading", name="No round is open now").wait_for()
+            clock.at(2 * DAY)
+            page.clock.fast_forward(6000)
+            assert state(page, "question") == "question"
+            assert "Round 3 of 3" in page.locator("main").inner_text()
+
+    def test_an_answer_is_not_sent_to_another_round(self, collection, asked_in_rounds, context, watch, tmp_path):
+        """The round closes while somebody answers: the answer was to that round."""
+        watch(context)
+        page = context.new_page()
+        with served(collection, asked_in_rounds["released"], tmp_path) as (origin, site):
+            clock = Clock(page, site, when_answering=2 * HOUR)
+            assert self.visit(page, origin, clock, DAY)[0] == "question"
+            clock.at(2 * DAY)  # of the page, and of the worker that is started then
+            choose(page, "Walk")
+            page.get_by_text("Round 3 of 3, open until").wait_for()
+            assert page.locator("input:checked").count() == 0
+        assert collection.proxy.reports() == []
+
+    def test_a_cancellation(self, collection, asked_in_rounds, context, watch, tmp_path):
+        watch(context)
+        page = context.new_page()
+        with served(collection, asked_in_rounds["cancelled"], tmp_path) as (origin, site):
+            clock = Clock(page, site)
+            for offset, shown in ((DAY, "question"), (DAY + 3 * HOUR, "closed"), (2 * DAY, "closed"), (OVER, "closed")):
+                found, text = self.visit(page, origin, clock, offset)
+                assert found == shown
+                assert ("ended it before round 3 of 4" in text) == (shown == "closed")
+            collection.proxy.faults.down = True  # it is remembered
+            assert "ended it before round 3 of 4" in self.visit(page, origin, clock, 2 * DAY)[1]
+        assert collection.proxy.reports() == []
+
+    def test_what_a_hostile_server_says_is_no_cancellation(self, collection, asked_in_rounds, context, watch, tmp_path):
+        watch(context)
+        series, other = asked_in_rounds["released"], asked_in_rounds["some"]
+        stranger = Cancellation(series.id, 0, "No more.").signed(sdp.collection.SigningKey.create())
+        forged = collection.cancellation(series, 2).replace(b'"from_round":2', b'"from_round":0')
+        answers = [
+            answer_about(collection.cancellation(other, 0)),
+            answer_about(stranger),
+            answer_about(forged),
+            answer_about(b"{}"),
+            b'{"cancellation":{"from_round":NaN}}',
+            b"null",
+            b"<html>",
+            canonical({"cancellation": None, "task": "x" * (1 << 20)}),
+            b"",
+        ]
+        page = context.new_page()
+        with served(collection, series, tmp_path) as (origin, site):
+            clock = Clock(page, site)
+            for answer in answers:
+                collection.proxy.faults.series = answer
+                assert self.visit(page, origin, clock, DAY)[0] == "question", answer[:200]
+            collection.proxy.faults.series = answer_about(collection.cancellation(series, 1))  # a true one is taken
+            assert "ended it before round 2 of 3" in self.visit(page, origin, clock, DAY)[1]
+
+    @pytest.mark.parametrize(
+        ("reason", "replaced"),
+        [
+            ("other-task", lambda collection, other: other.signed(collection.author)),
+            ("unknown-author", lambda _, other: other.signed(sdp.collection.SigningKey.create())),
+            ("not-canonical", lambda *_: b"<html>404</html>"),
+        ],
+    )
+    def test_other_series_are_not_trusted(
+        self, collection, asked_in_rounds, context, watch, tmp_path, reason, replaced
+    ):
+        watch(context)
+        page = context.new_page()
+        with served(collection, asked_in_rounds["some"], tmp_path) as (origin, site):
+            (site.directory / "series.json").write_bytes(replaced(collection, asked_in_rounds["cancelled"]))
+            page.goto(origin)
+            assert state(page, "untrusted", "question", "closed", "broken") == "untrusted"
+            assert f"What failed: {reason}" in page.locator("main").inner_text()
+        assert collection.proxy.reports() == []
+
+
+def answer_about(cancellation):
+    """The answer of a server about a series with this cancellation, which need not be valid."""
+    return b'{"cancellation":' + cancellation + b',"round":null,"series":null,"task":null}'
+
+
+def fetched(collection, task, seconds=120):
+    """The release of a task, once there is one."""
+    deadline = time.monotonic() + seconds
+    with Connection(collection.rehearsal.analyzer_url) as connection:
+        while (release := fetch_release(connection, task)) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    return release.document

@@ -3,7 +3,7 @@
 import pytest
 from page_checks import faults
 from survey_rounds import Round
-from survey_states import CASES, bring_about, scripted_worker
+from survey_states import CASES, SERIES, bring_about, scripted_worker
 
 
 @pytest.fixture(scope="module")
@@ -18,14 +18,21 @@ def origins(prepared, tmp_path_factory):
     """The page of a task, by language and options; only one is served at a time."""
     directory = tmp_path_factory.mktemp("sites")
 
+    series = prepared.series(rounds=52, per_device=4, served=False)
+
     def build(language, options):
-        target = directory / str(len(list(directory.iterdir())))
-        return prepared.served(prepared.rehearsal.task, target, language=language, **options)
+        target, asked = directory / str(len(list(directory.iterdir()))), prepared.rehearsal.task
+        if options == SERIES:
+            asked, options = series, {}
+        return prepared.served(asked, target, language=language, **options)
 
     return build
 
 
-MAIN_STATES = ("question", "error", "waiting", "delivered", "refused-token", "untrusted")
+MAIN_STATES = (
+    *("question", "error", "waiting", "delivered", "refused-token", "untrusted"),
+    *("series-question", "series-skipped"),
+)
 
 
 @pytest.mark.parametrize(
@@ -38,14 +45,14 @@ MAIN_STATES = ("question", "error", "waiting", "delivered", "refused-token", "un
 )
 def test_all_states(origins, web, browser, language, scheme, width, names):
     found = {}
-    for options in ({}, {"tokens": True}, {"kiosk": True}):
+    for options in ({}, {"tokens": True}, {"kiosk": True}, SERIES):
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}, locale=language)
         context.set_default_timeout(120_000)
         page = context.new_page()
         with origins(language, options) as (origin, _):
             for name, case in ((name, CASES[name]) for name in names if CASES[name].options == options):
                 page.unroute_all()
-                page.route("**/survey-worker.js", fulfilled(scripted_worker(case)))
+                page.route("**/survey*worker.js", fulfilled(scripted_worker(case)))
                 bring_about(page, origin, case)
                 found[name] = faults(page, web)
         context.close()
