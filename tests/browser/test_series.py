@@ -8,6 +8,7 @@ import hashlib
 import json
 import random
 import secrets
+import subprocess
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -341,3 +342,32 @@ def test_python_and_node_share_a_draw_a_cancellation_and_a_budget(web, tmp_path,
     budget = DeviceBudget()
     spent = usage(Spending(state, budget).read(), budget, now=series.task(0).opens)
     assert (spent.releases, spent.series) == (2, 1)
+
+
+DRAWING = """
+import { readFileSync } from "node:fs";
+const { FileOutbox } = await import("./src/node.ts");
+const { SeriesClient } = await import("./src/series/index.ts");
+const { content, author, state, devices } = JSON.parse(readFileSync(process.argv[2], "utf8"));
+for (let i = 0; i < devices; i++) {
+  const outbox = await FileOutbox.open(`${state}/${i}`);
+  const { participation } = await SeriesClient.create(new TextEncoder().encode(content), { author, outbox });
+  console.log(JSON.stringify(participation));
+}
+"""
+
+
+def test_a_process_that_is_killed_does_not_draw_again(web, tmp_path):
+    """Devices draw one after the other until the process is killed; the draws that were seen are those of the next."""
+    content = make_series(rounds=50, per_device=5).signed(AUTHOR).decode()
+    given = {"content": content, "author": to_base64(AUTHOR.public.raw), "state": str(tmp_path), "devices": 40}
+    (tmp_path / "given.json").write_text(json.dumps(given))
+    (tmp_path / "drawing.mjs").write_text(DRAWING.replace('"./src/', f'"{web.WEB.as_uri()}/src/'))
+    command = [web.node(), tmp_path / "drawing.mjs", tmp_path / "given.json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=web.environment()) as process:
+        seen = [process.stdout.readline() for _ in range(random.randint(3, 20))]
+        process.kill()
+        seen += [line for line in process.stdout if line.endswith("\n")]
+    again = web.run_node(*command[1:], capture_output=True).stdout.splitlines(keepends=True)
+    assert again[: len(seen)] == seen
+    assert len(set(again)) == len(again) == 40

@@ -68,6 +68,52 @@ def test_publish(shuffledp, task, monkeypatch):
     assert json.loads((task.parent / "site" / "result.json").read_bytes()) == {"url": published["url"]}
 
 
+class TestSeries:
+    BUILD = ("survey", "build", "--author", "author.key.pub", "--server", "https://shuffler.example", "--asker", "City")
+
+    @pytest.fixture
+    def series(self, shuffledp, task, tmp_path):
+        """Three rounds, each open for an hour of every day, the first one from now on."""
+        for role in ("shuffler", "analyzer"):
+            made = shuffledp("keys", "schedule", "--rounds", 3, "--out", f"{role}-keys", "--public", f"{role}-public")
+            assert made.status == 0
+        create = "series create count --name Tea --population city --epsilon 1 --delta 1e-8 --users 1000 --rounds 3"
+        rounds = "--rounds-per-device 2 --period 1d --open-for 1h --author author.key --shuffler shuffler.key.pub"
+        keys = "--analyzer-keys analyzer-public --shuffler-keys shuffler-public --out series.json"
+        assert shuffledp(*f"{create} {rounds} {keys}".split()).status == 0
+        return shuffledp("series", "show", "series.json", "--json").json
+
+    def test_build_and_publish(self, shuffledp, series, tmp_path, monkeypatch):
+        from shuffledp.collection.device import release
+
+        built = shuffledp(*self.BUILD, "--series", "series.json", *OUT, "--json")
+        assert built.json["task"] == series["id"]
+        assert {"series.json", "client-series.js"} <= {file["name"] for file in built.json["files"]}
+        publish = ("survey", "publish", "site", "--server", "https://analyzer.example", "--json")
+        asked = []
+        monkeypatch.setattr(release, "fetch_release", lambda _, task: asked.append(task.id.hex()))
+        failed = shuffledp(*publish)
+        assert (failed.status, asked) == (1, series["tasks"][:1])
+        assert "no release of any round of this series" in failed.error.replace("\n", " ")
+        monkeypatch.setattr(release, "fetch_release", lambda *_: object())
+        assert shuffledp(*publish).json["task"] == series["tasks"][0]
+
+    def test_refused(self, shuffledp, series, tmp_path):
+        cases = {
+            "--series series.json --task task.json": "Give --task FILE, or --series FILE",
+            "": "Give --task FILE, or --series FILE",
+            "--series task.json": "task.json",
+            "--task series.json": "series.json",
+            "--series missing.json": "missing.json",
+            "--series series.json --kiosk": "cannot be a kiosk",
+        }
+        for options, message in cases.items():
+            failed = shuffledp(*self.BUILD, *OUT, *options.split())
+            assert failed.status in (1, 2), options
+            assert message in failed.error.replace("\n", " "), options
+            assert not (tmp_path / "site").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -96,13 +96,15 @@ def build_survey(
     """
     from shuffledp.collection.survey.site import NOT_SERVED, Survey, write_site
     from shuffledp.collection.task.authentic import authentic_task
-    from shuffledp.collection.task.series import authentic_series
+    from shuffledp.collection.task.series import MAX_SERIES_BYTES, authentic_series
+    from shuffledp.durable_files import read_limited
 
     check_extra("collection", "Building a page", "jinja2")
     path = series or task
     if path is None or (task is not None and series is not None):
         raise ParameterError("Give --task FILE, or --series FILE for the rounds of a series.")
-    key, signed = read_verifying_key(author), read_task_bytes(path)
+    key = read_verifying_key(author)
+    signed = read_task_bytes(path) if series is None else read_limited(path, MAX_SERIES_BYTES, "series")
     with errors_in(path):
         rounds = authentic_series(signed, key) if series is not None else None
         verified = authentic_task(signed, key) if rounds is None else rounds.task(0)
