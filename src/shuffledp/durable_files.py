@@ -1,4 +1,4 @@
-"""Durable files: atomic writes, directory synchronization, locks, and reading files of bounded size."""
+"""Durable files: atomic writes, directory synchronization, locks; reading files of bounded size, and TOML."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
-from shuffledp.errors import DataError
+from shuffledp.errors import DataError, ParameterError
 
 
 def write_durably(
@@ -125,6 +125,27 @@ def read_limited(path: Path, limit: int, kind: str) -> bytes:
     if len(content) > limit:
         raise DataError(f"{path} is too large for a {kind}; the limit is {limit:,} bytes.", path=str(path))
     return content
+
+
+def parse_toml(content: bytes, name: str) -> dict[str, Any]:
+    """The document of these bytes of TOML, whose integers have 64 bits at most; ParameterError if it is not valid."""
+    import tomllib  # programs that read no settings do not load it
+
+    try:
+        document = tomllib.loads(content.decode())
+        _check_integers(document)
+    except (ValueError, RecursionError) as error:  # of bytes, of TOML, or of an integer of thousands of digits
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ParameterError(f"{name} is not valid TOML: {' '.join(reason.split()).rstrip('.')}.") from None
+    return document
+
+
+def _check_integers(value: Any) -> None:
+    """ValueError if there is an integer of more than 64 bits, which TOML excludes and no float may be able to hold."""
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise ValueError(f"an integer has {value.bit_length():,} bits, more than 64")
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_integers(part)
 
 
 def open_regular(path: Path) -> BinaryIO:

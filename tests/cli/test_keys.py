@@ -9,6 +9,7 @@ import pytest
 
 from shuffledp.collection.task.key_documents import authentic_destruction, authentic_rotation
 from shuffledp.collection.wire.keys import SealingKey, SealingPublicKey, SigningKey, VerifyingKey, to_base64
+from shuffledp.errors import OutputError
 
 KINDS = {
     "author": (SigningKey, VerifyingKey),
@@ -86,6 +87,7 @@ def test_a_schedule_of_round_keys(shuffledp, tmp_path):
     assert (made.status, made.json["directory"], made.json["public"]) == (0, "keys", "public")
     ids = made.json["keys"]
     assert len(set(ids)) == 3
+    assert ids == sorted(ids)  # the order of the files, in which series create takes them
     for key_id in ids:
         key = SealingKey.load(tmp_path / "keys" / f"{key_id}.key")
         assert key.public.id == key_id
@@ -99,7 +101,26 @@ def test_a_schedule_of_round_keys(shuffledp, tmp_path):
         refused = shuffledp("keys", "schedule", "--rounds", rounds, "--out", "none", "--public", "none")
         assert (refused.status, refused.err.count("\n")) == (2, 1)
         assert "1 to 400 rounds" in refused.err
+    same = shuffledp("keys", "schedule", "--rounds", 1, "--out", "none", "--public", "./none")
+    assert (same.status, "must be different directories" in same.err) == (2, True)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_schedule_that_fails_leaves_no_key(shuffledp, tmp_path, monkeypatch):
+    left = [3]  # files that fit on the disk
+
+    def save(key, path):
+        if not left[0]:
+            raise OutputError(f"Cannot write {path}: No space left on device.")
+        left[0] -= 1
+        saved(key, path)
+
+    saved = SealingPublicKey.save
+    monkeypatch.setattr(SealingPublicKey, "save", save)
+    failed = shuffledp("keys", "schedule", "--rounds", 5, "--out", "keys", "--public", "public")
+    assert (failed.status, failed.err.count("error:")) == (1, 1)
+    assert left == [0]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_expiry(shuffledp, tmp_path):

@@ -226,6 +226,11 @@ def test_tokens(report, place, server, tmp_path):
     assert server.tokens[0] == f"Bearer {tokens[0]}"
     assert sorted(server.tokens[1:]) == [f"Bearer {each}" for each in tokens]
     place.csv(*["bus"] * 5)
+    (tmp_path / "junk").write_text("short\n")
+    (tmp_path / "junk").chmod(0o600)
+    done = report("--value", "bike", "--state", "another-device", "--token-file", "junk")
+    assert (done.status, "junk: A token must consist of" in done.err) == (1, True)
+    assert not (tmp_path / "another-device").exists()  # nothing is randomized, nothing charged
     assert "4 tokens are too few for 5 devices" in report(*MANY, "--token-file", "tokens").error
 
 

@@ -194,7 +194,7 @@ def replaced(old, new):
 BAD = {
     "no TOML": (lambda _: "[session", "is not valid TOML"),
     "an integer of thousands of digits": (replaced("epsilon = 2.0", f"epsilon = 1{'0' * 5_000}"), "is not valid TOML"),
-    "an integer that is no float": (replaced("epsilon = 2.0", f"epsilon = 1{'0' * 400}"), "epsilon must be a number"),
+    "an integer that is no float": (replaced("epsilon = 2.0", f"epsilon = 1{'0' * 400}"), "an integer has 1,329 bits"),
     "empty": (lambda _: "", "The table [session] with epsilon and delta is missing"),
     "no questions": (lambda text: text[: text.index("[[question]]")], "There is no question"),
     "unknown table": (lambda text: f"{text}\n[more]\n", "the file has no key 'more'; it has session, question"),

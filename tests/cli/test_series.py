@@ -81,11 +81,16 @@ def test_a_series_with_a_chain(shuffledp, keys, tmp_path):
         ({"period": "5d"}, "must not overlap"),
         ({"out": "author.key"}, "author.key exists"),
         ({"open_for": "soon"}, "not a valid duration"),
+        ({"period": "999999999w", "open_for": "999999999w"}, "would end after the year 9999"),
+        ({"--first-opens": "9999-12-31T00:00:00Z"}, "would end after the year 9999"),
+        ({"--first-opens": "2020-01-01T00:00:00Z"}, "its last round closes at 2020-01-28 00:00:00 UTC"),
+        ({"--analyzer-keys": "nowhere"}, "Cannot read the directory nowhere: No such file or directory"),
     ],
 )
 def test_bad_input(shuffledp, keys, tmp_path, changes, words):
     before = {file.name for file in tmp_path.iterdir()}
-    done = create(shuffledp, **changes)
+    more = [part for option in changes.items() if option[0].startswith("--") for part in option]
+    done = create(shuffledp, *more, **{name: value for name, value in changes.items() if not name.startswith("--")})
     assert done.status in (1, 2)
     assert words in done.err
     assert done.err.count("error:") == 1
@@ -101,6 +106,32 @@ def test_a_key_that_expires_during_the_series_signs_none(shuffledp, keys, tmp_pa
     assert not (tmp_path / "series.json").exists()
 
 
+def test_a_series_that_replaces_another_needs_new_keys(shuffledp, keys, tmp_path):
+    create(shuffledp)
+    done = create(shuffledp, "--replaces", "series.json", out="next.json")
+    assert (done.status, "create new ones with shuffledp keys schedule" in done.err) == (2, True)
+    assert not (tmp_path / "next.json").exists()
+    for name in ("analyzer", "hop"):
+        shuffledp("keys", "schedule", "--rounds", 4, "--out", f"{name}-2", "--public", f"{name}-public-2")
+    new = ("--analyzer-keys", "analyzer-public-2", "--shuffler-keys", "hop-public-2")
+    done = create(shuffledp, *new, "--replaces", "series.json", "--json", out="next.json")
+    assert done.json["series"]["replaces"] == shuffledp("series", "show", "series.json", "--json").json["id"]
+
+
+def test_a_cancellation_by_another_key(shuffledp, keys, tmp_path):
+    """The key may be the author's successor, which only its reader knows; whoever signs it is told."""
+    create(shuffledp)
+    shuffledp("keys", "create", "author", "--out", "other.key")
+    signers = {"author.key": False, "other.key": True}
+    for index, (signer, remarked) in enumerate(signers.items()):
+        done = shuffledp(
+            "series", "cancel", "series.json", "--author", signer, "--reason", "x", "--out", f"c{index}.json"
+        )
+        assert (done.status, "counts only where the latter is known" in " ".join(done.err.split())) == (0, remarked)
+    refused = shuffledp("series", "verify", "series.json", "--author", "author.key.pub", "--cancellation", "c1.json")
+    assert (refused.status, "The cancellation was not signed by a key that is trusted" in refused.err) == (1, True)
+
+
 def test_cancellations_that_make_no_sense(shuffledp, keys, tmp_path):
     create(shuffledp)
     for from_round in (4, 400):
@@ -111,6 +142,10 @@ def test_cancellations_that_make_no_sense(shuffledp, keys, tmp_path):
         assert "The series has 4 rounds" in done.err
     damaged = (tmp_path / "series.json").read_text().replace('"rounds":4', '"rounds":5')
     (tmp_path / "damaged.json").write_text(damaged)
+    (tmp_path / "long.json").write_text('{"author":' + 5000 * "9" + "}")
+    for name, words in (("nowhere.json", "Cannot read the series nowhere.json: "), ("long.json", "5,000 characters")):
+        done = shuffledp("series", "show", name)
+        assert (done.status, done.err.count(name), words in done.err) == (1, 1, True)
     for command in (("show",), ("verify", "--author", "author.key.pub")):
         done = shuffledp("series", command[0], "damaged.json", *command[1:])
         assert (done.status, done.err.count("error:")) == (1, 1)
@@ -123,6 +158,8 @@ def test_a_device_without_a_server(shuffledp, keys, tmp_path):
         "report", "--series", "series.json", "--author", "author.key.pub", "--server", "http://127.0.0.1:9",
         "--state", "device", "--attempts", 1,
     )  # fmt: skip
+    refused = shuffledp(*arguments, "--value", "train")
+    assert (refused.status, refused.err.count("\n"), "train" in refused.err) == (2, 1, True)
     done = shuffledp(*arguments, "--json")
     assert "could not be asked" in done.err
     drawn = json.loads((next((tmp_path / "device").glob("*.series"))).read_bytes())

@@ -117,22 +117,30 @@ def schedule_keys(
     if not 1 <= rounds <= _MAX_ROUNDS:
         raise ParameterError(f"A schedule has 1 to {_MAX_ROUNDS} rounds, not {rounds:,}.")
     expiry = _expiry(expires)
+    if out.resolve() == public.resolve():
+        raise ParameterError("--out and --public must be different directories: only the public one is passed on.")
     for directory, mode in ((out, 0o700), (public, 0o755)):
         try:
             create_directory(directory, mode=mode)
         except OSError as error:
             raise OutputError(f"Cannot create the directory {directory}: {error.strerror or error}.") from None
-    ids = []
     kind: type[RoundKey] = HybridKey if suite is SuiteName.hybrid else SealingKey
-    for _ in range(rounds):
-        key = replace(kind.create(), expires=expiry)
-        key.save(out / f"{key.public.id}.key")
-        key.public.save(public / f"{key.public.id}.pub")
-        ids.append(key.public.id)
+    fresh = [replace(kind.create(), expires=expiry) for _ in range(rounds)]
+    keys = sorted(fresh, key=lambda key: key.public.id)  # the order in which series create takes the files
+    ids = [key.public.id for key in keys]
+    try:
+        for key in keys:
+            key.save(out / f"{key.public.id}.key")
+            key.public.save(public / f"{key.public.id}.pub")
+    except OutputError:
+        for key_id in ids:
+            (out / f"{key_id}.key").unlink(missing_ok=True)
+            (public / f"{key_id}.pub").unlink(missing_ok=True)
+        raise
     if as_json:
         print_json({"directory": str(out), "public": str(public), "keys": ids})
         return
-    say(f"{rounds:,} round keys, in the order of the rounds:")
+    say("1 round key:" if rounds == 1 else f"{rounds:,} round keys, in the order of the rounds:")
     for key_id in ids:
         say(key_id)
     note(f"wrote {out} (keep it secret, and out of backups) and {public}")

@@ -312,6 +312,9 @@ def _report_to_series(
     key, content = read_verifying_key(author), read_limited(path, MAX_SERIES_BYTES, "series")
     with errors_in(path):
         device = SeriesClient(content, author=key, state=state, policy=limits.policy, budget=limits.budget)
+    domain = device.series.first.protocol.domain
+    if value not in (None, "-"):
+        domain.encode(domain.parse(value))  # refused now, not only when the moment of a round has come
     with sending.connect() as connection:
         try:
             device.update(connection)
@@ -326,7 +329,6 @@ def _report_to_series(
         if client.state is State.NONE:
             if value is None:
                 raise ParameterError("There is no report to send; give --value.")
-            domain = client.task.protocol.domain
             parsed = domain.parse(_read_value() if value == "-" else value)
             domain.encode(parsed)  # refuses a value outside the domain before anything is stored
             client.report(parsed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from shuffledp.cli.options import ConfigOption, JsonOption, find_task_id, takes_groups
 from shuffledp.cli.screen import plain, print_json, say
 from shuffledp.cli.serve import analyzer_settings, need_packages, shuffler_settings
-from shuffledp.errors import ParameterError
+from shuffledp.errors import DataError, ParameterError
 
 rounds_app = typer.Typer(
     help="List, close, cancel or abandon the rounds of a server that runs on this machine.", no_args_is_help=True
@@ -149,10 +148,12 @@ def _server(options: RoundsOptions) -> tuple[ServerRole, Path]:
 
 
 def _only_role(config: Path | None) -> ServerRole:
+    from shuffledp.collection.server.settings import read_toml
+
     if config is not None:
         try:
-            tables = tomllib.loads(config.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            tables = read_toml(config, "settings file")
+        except (DataError, ParameterError):
             return ServerRole.shuffler  # read_settings then reports what is wrong with the file
         if len(roles := [server for server in ServerRole if server.value in tables]) == 1:
             return roles[0]

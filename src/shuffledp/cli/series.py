@@ -146,7 +146,7 @@ def create_series(
     hops = [_round_keys(path, options.rounds, read_round_key) for path in (keys.shuffler_keys, *(further_keys or ()))]
     round_keys = tuple(RoundKeys(key, each) for key, each in zip(analyzers, zip(*hops, strict=True), strict=True))
     first_keys = tuple(ShufflerKeys(key, each[0]) for key, each in zip(shufflers, hops, strict=True))
-    opens = moment(options.first_opens)
+    opens, closes = _first_round(options)
     with waiting("Trying every protocol"):
         first = choose_task(
             chosen,
@@ -156,13 +156,26 @@ def create_series(
             description=options.description,
             population=options.population,
             opens=opens,
-            closes=opens + timedelta(seconds=seconds_of(options.open_for)),
+            closes=closes,
             analyzer=analyzers[0],
             shuffler=shufflers[-1],
             wire=WireVersion2(first_keys, traps=keys.traps),
         )
-    replaced = None if options.replaces is None else _read(options.replaces)[0].id
-    series = Series(first, int(seconds_of(options.period)), round_keys, options.rounds_per_device, replaced)
+    replaced = None if options.replaces is None else _read(options.replaces)[0]
+    series = Series(
+        first,
+        int(seconds_of(options.period)),
+        round_keys,
+        options.rounds_per_device,
+        None if replaced is None else replaced.id,
+    )
+    if replaced is not None and {key.raw for keys in replaced.keys for key in keys.all} & {
+        key.raw for keys in round_keys for key in keys.all
+    }:
+        raise ParameterError(
+            f"A round key is one of {options.replaces}, and servers destroy the keys of cancelled rounds; create new "
+            "ones with shuffledp keys schedule."
+        )
     signed = series.signed(signing)
     authentic_series(signed, signing.public)  # refuses a key that expires before the last round
     write_whole(out, signed + b"\n")
@@ -170,12 +183,26 @@ def create_series(
     note(f"wrote {out}")
 
 
+def _first_round(options: SeriesOptions) -> tuple[datetime, datetime]:
+    """When the first round opens and closes; refused if the last one would be over."""
+    opens = moment(options.first_opens)
+    seconds, period = seconds_of(options.open_for), seconds_of(options.period)
+    try:
+        closes = opens + timedelta(seconds=seconds)
+        end = closes + (options.rounds - 1) * timedelta(seconds=period)
+    except OverflowError:
+        raise ParameterError("The rounds of the series would end after the year 9999.") from None
+    if end <= datetime.now(UTC):
+        raise ParameterError(f"The series would be over: its last round closes at {end:%Y-%m-%d %H:%M:%S} UTC.")
+    return opens, closes
+
+
 def _round_keys(directory: Path, rounds: int, read: Callable[[Path], _Key]) -> Sequence[_Key]:
     """The public keys of a directory, exactly one for every round."""
     if not 1 <= rounds <= 400:
         raise ParameterError(f"A series has 1 to 400 rounds, not {rounds:,}.")
     try:
-        files = sorted(directory.glob("*.pub"))
+        files = sorted(path for path in directory.iterdir() if path.suffix == ".pub")
     except OSError as error:
         raise DataError(f"Cannot read the directory {directory}: {error.strerror or error}.") from None
     if len(files) != rounds:
@@ -288,20 +315,25 @@ def cancel_series(
 
     if check_writable(out).exists():
         raise OutputError(f"{out} exists; a cancellation never overwrites a file, which may be a key. Name another.")
-    read, _ = _read(series)
+    read, author_id = _read(series)
     rounds = len(read.keys)
     if from_round is None:
         elapsed = (datetime.now(UTC) - read.first.opens) // timedelta(seconds=read.period)
         from_round = max(0, elapsed + 1)
     if not 0 <= from_round < rounds:
         raise ParameterError(f"The series has {rounds:,} rounds, numbered from 0; round {from_round:,} is not one.")
-    content = Cancellation(read.id, from_round, reason).signed(read_signing_key(author))
-    write_whole(out, content + b"\n")
+    signing = read_signing_key(author)
+    write_whole(out, Cancellation(read.id, from_round, reason).signed(signing) + b"\n")
     if as_json:
         print_json({"series": read.id.hex(), "from_round": from_round, "rounds": rounds, "file": str(out)})
     else:
         say(f"The rounds from {from_round} to {rounds - 1} of the series {plain(read.first.name)} do not take place.")
     note(f"wrote {out}")
+    if signing.public.id != author_id:
+        note(
+            f"the key {plain(author_id)} signed the series, not {signing.public.id}: the cancellation counts only "
+            "where the latter is known as its successor (keys rotate)."
+        )
 
 
 def _finite(epsilon: float) -> float | None:
@@ -321,8 +353,9 @@ def _read(path: Path) -> tuple[Series, str]:
     from shuffledp.collection.task.series import MAX_SERIES_BYTES, Series
     from shuffledp.collection.task.signed_documents import refusing
 
+    content = _content(path).removesuffix(b"\n")
     with errors_in(path), refusing("malformed", "series"):
-        envelope = parse_canonical(_content(path).removesuffix(b"\n"), max_bytes=MAX_SERIES_BYTES)
+        envelope = parse_canonical(content, max_bytes=MAX_SERIES_BYTES)
         if not isinstance(envelope, dict) or set(envelope) != {"series", "author", "signature"}:
             raise ParameterError("A signed series must have the keys series, author and signature.")
         return Series.from_document(envelope["series"]), str(envelope["author"])

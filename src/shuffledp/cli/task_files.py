@@ -78,6 +78,8 @@ def read_signing_key(path: Path) -> SigningKey:
 
 def read_tokens(path: Path | None) -> list[str] | None:
     """Read enrolment tokens, one per line; only the owner may have access to the file."""
+    from shuffledp.collection.wire.tokens import check_token
+
     if path is None:
         return None
     try:
@@ -93,6 +95,9 @@ def read_tokens(path: Path | None) -> list[str] | None:
         raise DataError(f"{path} is not a token file: tokens are ASCII.", path=str(path)) from None
     if not tokens:
         raise DataError(f"{path} contains no token.", path=str(path))
+    with errors_in(path):
+        for token in tokens:
+            check_token(token)
     return tokens
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shuffledp.durable_files import parse_toml
 from shuffledp.errors import BudgetError, DataError, ParameterError, ShuffledpError
 from shuffledp.sessions.asking import ASKS, Ask
 from shuffledp.sessions.budget import MAX_RELEASES, Budget
@@ -17,7 +17,6 @@ from shuffledp.sessions.saved import check_label
 
 MAX_QUESTIONS_BYTES = 1 << 24
 _ROUNDING = 1e-9  # of shares
-_LARGEST_INTEGER = 10**300  # larger integers may not fit into a float
 _SESSION = {
     "epsilon": "number",
     "delta": "number",
@@ -109,11 +108,7 @@ def read_questions(content: bytes, name: str) -> QuestionsFile:
     """The questions in these bytes of TOML; ``name`` names them in errors."""
     if len(content) > MAX_QUESTIONS_BYTES:
         raise DataError(f"{name} is too large for a file of questions; the limit is {MAX_QUESTIONS_BYTES:,} bytes.")
-    try:
-        document = tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:  # of bytes, of TOML, or of an integer of thousands of digits
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ParameterError(f"{name} is not valid TOML: {' '.join(reason.split())}.") from None
+    document = parse_toml(content, name)
     try:
         return _questions(document)
     except ShuffledpError as error:
@@ -233,9 +228,7 @@ def _require(content: Mapping[str, Any], keys: tuple[str, ...] | list[str], wher
 
 
 def _is_number(value: object) -> bool:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    return math.isfinite(value) if isinstance(value, float) else abs(value) < _LARGEST_INTEGER
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_integer(value: object) -> bool:

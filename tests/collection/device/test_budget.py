@@ -368,6 +368,8 @@ def test_settings(tmp_path):
         ("0123456789abcdef", "somebody", "'somebody' is not the id of a key"),
         ('[author."0123456789abcdef"]\nepsilon = 3.0\nseries = 2', "[author]\nx = 1", "must be a table"),
         ("[total]", "[total", "is not valid TOML"),
+        ("epsilon = 8.0", f"epsilon = 8{400 * '0'}", "an integer has 1,332 bits, more than 64"),
+        ("series = 2", f"series = {100_000 * '['}", "nested too deeply"),
     ],
 )
 def test_bad_settings_are_refused(tmp_path, before, after, words):
@@ -377,3 +379,10 @@ def test_bad_settings_are_refused(tmp_path, before, after, words):
         DeviceBudget.load(tmp_path / "budget.toml")
     assert "budget.toml" in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
+
+
+def test_huge_numbers_in_python():
+    with pytest.raises(ParameterError, match="epsilon must be"):
+        DeviceBudget(epsilon=10**400)
+    with pytest.raises(ParameterError, match="delta must be"):
+        DeviceBudget(delta=10**400)

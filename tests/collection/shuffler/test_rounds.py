@@ -11,7 +11,7 @@ import pytest
 
 from shuffledp.collection.server.scheduling import Retries
 from shuffledp.collection.shuffler import rounds, shuffling
-from shuffledp.collection.shuffler.delivery import Delivery
+from shuffledp.collection.shuffler.delivery import Delivery, DeliveryError
 from shuffledp.collection.shuffler.store.interface import Incoming, RoundState
 from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 from shuffledp.collection.transport.connection import ServerUrl
@@ -147,6 +147,14 @@ def test_an_analyzer_that_has_another_batch(place, serve, until):
     assert {method for method, _ in place.analyzer.requests} == {"PUT"}
     assert here.shuffler.store.state(form.task_id) is RoundState.SHUFFLED
     assert len(place.files()) == 1
+
+
+@pytest.mark.parametrize("receiver", ["analyzer", "next shuffler"])
+def test_who_cannot_be_reached(receiver):
+    batch = SimpleNamespace(manifest=SimpleNamespace(version=2, task_id=bytes(32)), signed=b"{}")
+    delivery = Delivery("http://127.0.0.1:9", receiver=receiver)
+    with pytest.raises(DeliveryError, match=f"to the {receiver} at http://127.0.0.1:9 was interrupted: .*refused"):
+        delivery.deliver(batch)
 
 
 @pytest.mark.parametrize("status", [403, 409, 410, 422])

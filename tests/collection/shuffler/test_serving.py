@@ -249,6 +249,17 @@ class TestTokens:
         assert len(list(folder.iterdir())) == (step == "link")
         assert not list(place.folder.glob(".out*"))
 
+    def test_more_than_a_file_can_have(self, place, shuffledp):
+        """Refused before any token is created: they would be in memory."""
+        place.task(file="task.json")
+        folder, out = place.folder / "enrolment", place.folder / "out.txt"
+        task = place.folder / "tasks" / "task.json"
+        for count, shown in ((1_000_001, "1,000,001"), (10**20, f"{10**20:,}"), (0, "0")):
+            done = shuffledp("tokens", task, "--enrolment", folder, "--out", out, "--count", count)
+            assert (done[0], f"1,000,000 tokens, not {shown}" in done[2]) == (2, True)
+        assert not out.exists()
+        assert not list(folder.iterdir())
+
     def test_a_file_that_appeared_meanwhile_is_not_overwritten(self, tmp_path, monkeypatch):
         out = tmp_path / "out.txt"
         create = enrolment.create_token

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Self
 
 from shuffledp.checks import LARGEST_EPSILON
 from shuffledp.collection.device.policy import Policy
-from shuffledp.durable_files import read_limited
+from shuffledp.durable_files import parse_toml, read_limited
 from shuffledp.errors import ParameterError
 
 _MAX_BYTES = 1 << 20
@@ -75,10 +74,7 @@ class DeviceBudget:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The budget of a TOML file with the table [total] and a table [author.ID] for each author that has limits."""
-        try:
-            document = tomllib.loads(read_limited(Path(path), _MAX_BYTES, "budget file").decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ParameterError(f"{path} is not valid TOML: {error}.") from None
+        document = parse_toml(read_limited(Path(path), _MAX_BYTES, "budget file"), str(path))
         try:
             return cls._parsed(document)
         except ParameterError as error:
@@ -120,7 +116,7 @@ def _check_epsilon(value: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
 def _is_integer(value: Any) -> bool:

@@ -126,7 +126,7 @@ class SeriesClient:
         except (OSError, http.client.HTTPException) as error:
             raise UnreachableError(f"The shuffler cannot be reached: {failure_reason(error)}.") from None
         if answer.status != 200:
-            raise RefusedError(f"The shuffler answered {answer.sentence}.", status=answer.status)
+            raise RefusedError(f"The shuffler answered {answer.sentence.rstrip('.')}.", status=answer.status)
         try:
             cancellation = parse_canonical(content, max_bytes=2 * MAX_SERIES_BYTES)["cancellation"]
         except (ParameterError, KeyError, TypeError):

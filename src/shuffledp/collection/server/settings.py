@@ -10,7 +10,6 @@ same code as hooks. It would replace about 25 lines by a dependency.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
@@ -18,7 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
-from shuffledp.durable_files import read_limited
+from shuffledp.durable_files import parse_toml, read_limited
 from shuffledp.errors import DataError, ParameterError
 
 ROLES = ("shuffler", "analyzer")
@@ -148,10 +147,7 @@ def read_secret(path: Path) -> str:
 
 def read_toml(path: Path, kind: str) -> dict[str, Any]:
     """The document of a TOML file; ParameterError if it is not valid TOML."""
-    try:
-        return tomllib.loads(read_limited(path, _MAX_BYTES, kind).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{path} is not valid TOML: {error}.") from None
+    return parse_toml(read_limited(path, _MAX_BYTES, kind), str(path))
 
 
 def _read_table(file: Path, role: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
 _HASH = re.compile(rb"[0-9a-f]{64}")
+_MAX_TOKENS = 1_000_000  # of one file, which is in memory when it is written
 _HASH_SIZE, _PARTS = 32, 256
 _HASHES_PER_TRANSACTION = 2_000
 _LONGEST_PAUSE_SECONDS = 0.1
@@ -42,8 +43,8 @@ def create_tokens(task_name: str, count: int, *, directory: Path, out: Path) -> 
     Both writes are atomic and durable, and safe in several processes at once. If the tokens cannot be written, their
     hashes remain, without effect.
     """
-    if count < 1:
-        raise ParameterError(f"The number of tokens must be at least 1, not {count}.")
+    if not 1 <= count <= _MAX_TOKENS:
+        raise ParameterError(f"A file has 1 to {_MAX_TOKENS:,} tokens, not {count:,}; for more, create several files.")
     _refuse_existing(check_writable(out))
     hashes = check_writable(directory / f"{task_name}.tokens")
     tokens = [create_token() for _ in range(count)]

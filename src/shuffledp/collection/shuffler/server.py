@@ -137,7 +137,13 @@ class Shuffler(Server):
 
     def _delivery_to_next(self, address: str) -> Delivery:
         settings = self.settings
-        return Delivery(address, settings.next_shuffler_ca, settings.delivery_seconds, lambda: self.stopping)
+        return Delivery(
+            address,
+            settings.next_shuffler_ca,
+            settings.delivery_seconds,
+            lambda: self.stopping,
+            receiver="next shuffler",
+        )
 
     def close(self) -> None:
         """Close the store and release the lock of the work directory."""

@@ -14,6 +14,7 @@ from typing import Any
 from shuffledp.errors import ParameterError
 
 LARGEST_NUMBER = (1 << 53) - 1
+_MOST_DIGITS = len(str(-LARGEST_NUMBER))
 _MAX_DEPTH = 32
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -42,7 +43,13 @@ def parse_canonical(content: bytes, *, max_bytes: int) -> Any:
     if len(content) > max_bytes:
         raise ParameterError(f"The document has {len(content):,} bytes; at most {max_bytes:,} are read.")
     try:
-        document = json.loads(content.decode(), object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_refuse)
+        document = json.loads(
+            content.decode(),
+            object_pairs_hook=_unique,
+            parse_constant=_refuse,
+            parse_float=_refuse,
+            parse_int=_integer,
+        )
     except RecursionError:
         raise ParameterError("The document is nested too deeply.") from None
     except ValueError as error:
@@ -80,6 +87,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(document) != len(pairs):
         raise ValueError("a key occurs twice")
     return document
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits):,} characters; write it as a string")
+    return int(digits)
 
 
 def _refuse(number: str) -> Any:

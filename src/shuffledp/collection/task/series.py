@@ -288,7 +288,7 @@ def authentic_cancellation(content: bytes, *authors: VerifyingKey) -> Cancellati
     """The cancellation of these bytes; ParameterError unless one of the author's keys signed them."""
     labels = {_CANCEL_VERSION: _CANCEL_LABEL}
     verified = verify_document(content, authors, name="cancel", labels=labels, max_bytes=_MAX_CANCEL_BYTES)
-    with refusing("malformed", "cancel"):
+    with refusing("malformed", "cancellation"):
         return Cancellation.from_document(verified.document)
 
 

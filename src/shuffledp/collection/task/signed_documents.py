@@ -17,6 +17,8 @@ from shuffledp.collection.wire.keys import SIGNATURE_SIZE, SigningKey, Verifying
 from shuffledp.collection.wire.times import time_to
 from shuffledp.errors import ParameterError, ShuffledpError
 
+_NOUNS = {"cancel": "cancellation", "rotate": "rotation", "destroyed": "record of a destroyed key"}
+"""What messages call a document; others are called as in their envelope."""
 _ENVELOPE = re.compile(rb'\{"author":"[0-9a-f]{16}",(?:"signature":"[A-Za-z0-9_-]{86}",)?"([a-z]+)":')
 
 
@@ -52,27 +54,28 @@ def verify_document(
     ``labels`` has, for each version, the bytes that are signed in front of the document. One line feed may follow the
     envelope.
     """
-    with refusing("not-canonical", name):
+    noun = _NOUNS.get(name, name)
+    with refusing("not-canonical", noun):
         envelope = parse_canonical(content.removesuffix(b"\n"), max_bytes=max_bytes)
-    with refusing("malformed", name):
+    with refusing("malformed", noun):
         if not isinstance(envelope, dict) or set(envelope) != {name, "author", "signature"}:
-            raise ParameterError(f"A signed {name} must have the keys {name}, author and signature.")
+            raise ParameterError(f"A signed {noun} must have the keys {name}, author and signature.")
         signature = from_base64(envelope["signature"], SIGNATURE_SIZE)
     author = next((key for key in authors if key.id == envelope["author"]), None)
     if author is None:
         trusted = ", ".join(key.id for key in authors)
         raise ParameterError(
-            f"The {name} was not signed by a key that is trusted here: {trusted}.", reason="unknown-author"
+            f"The {noun} was not signed by a key that is trusted here: {trusted}.", reason="unknown-author"
         )
     document = envelope[name]
     signed = canonical(document)
-    with refusing("bad-signature", name):
+    with refusing("bad-signature", noun):
         version = _signed_version(author, signature, signed, labels)
-    with refusing("malformed", name):
+    with refusing("malformed", noun):
         stated = document.get("version") if isinstance(document, dict) else None
         if isinstance(stated, int) and stated in labels and stated != version:
             raise ParameterError(
-                f"The {name} has version {stated}, and was signed as version {version}.", reason="version"
+                f"The {noun} has version {stated}, and was signed as version {version}.", reason="version"
             )
     return VerifiedDocument(document, signed, version, author)
 

@@ -33,10 +33,15 @@ def token_id(hashed: bytes) -> bytes:
     return hashlib.sha256(_ID_LABEL + hashed).digest()[:TOKEN_ID_SIZE]
 
 
-def authorization(token: str, report: bytes, version: int) -> str:
-    """The ``Authorization`` header for a report of a task of a version; ParameterError if the token is not valid."""
+def check_token(token: str) -> None:
+    """ParameterError if this cannot be a token."""
     if not _VALID.fullmatch(token):
         raise ParameterError("A token must consist of 16 to 512 letters, digits and characters of ._~+/=-")
+
+
+def authorization(token: str, report: bytes, version: int) -> str:
+    """The ``Authorization`` header for a report of a task of a version; ParameterError if the token is not valid."""
+    check_token(token)
     if version == 1:
         return f"Bearer {token}"
     hashed = token_hash(token.encode())
