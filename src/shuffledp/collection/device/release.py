@@ -58,4 +58,4 @@ def fetch_form(connection: Connection, task: Task, form: str) -> bytes | None:
         return content
     if answer.status == 404 and answer.problem == "no-release":
         return None
-    raise RefusedError(f"The analyzer answered {answer.sentence}.", status=answer.status)
+    raise RefusedError(f"The analyzer answered {answer.sentence.rstrip('.')}.", status=answer.status)
