@@ -98,6 +98,18 @@ class TestSeries:
         monkeypatch.setattr(release, "fetch_release", lambda *_: object())
         assert shuffledp(*publish).json["task"] == series["tasks"][0]
 
+    def test_tokens_of_a_round(self, shuffledp, series, tmp_path):
+        (tmp_path / "enrolment").mkdir()
+        tokens = ("serve", "tokens", "series.json", "--enrolment", "enrolment", "--count", 3, "--out")
+        made = shuffledp(*tokens, "tokens.txt", "--round", 1, "--json")
+        assert made.json["task"] == series["tasks"][1]
+        assert len((tmp_path / "enrolment" / f"{series['tasks'][1]}.tokens").read_text().splitlines()) == 3
+        for options, message in (([], "Give --round I"), (["--round", 3], "there is no round 3")):
+            assert message in shuffledp(*tokens, "more.txt", *options).error.replace("\n", " ")
+        given = shuffledp("serve", "tokens", "task.json", *tokens[3:], "more.txt", "--round", 0)
+        assert "--round belongs to a series" in given.error
+        assert not (tmp_path / "more.txt").exists()
+
     def test_refused(self, shuffledp, series, tmp_path):
         cases = {
             "--series series.json --task task.json": "Give --task FILE, or --series FILE",

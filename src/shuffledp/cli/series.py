@@ -161,7 +161,7 @@ def create_series(
             shuffler=shufflers[-1],
             wire=WireVersion2(first_keys, traps=keys.traps),
         )
-    replaced = None if options.replaces is None else _read(options.replaces)[0]
+    replaced = None if options.replaces is None else read_series(options.replaces)[0]
     series = Series(
         first,
         int(seconds_of(options.period)),
@@ -219,7 +219,7 @@ def show_series(series: SeriesArgument, as_json: JsonOption = False) -> None:
 
     Example: shuffledp series show series.json
     """
-    read, author = _read(series)
+    read, author = read_series(series)
     _show(read, author, as_json)
     if not as_json:
         note("the signature was not checked; series verify does.")
@@ -315,7 +315,7 @@ def cancel_series(
 
     if check_writable(out).exists():
         raise OutputError(f"{out} exists; a cancellation never overwrites a file, which may be a key. Name another.")
-    read, author_id = _read(series)
+    read, author_id = read_series(series)
     rounds = len(read.keys)
     if from_round is None:
         elapsed = (datetime.now(UTC) - read.first.opens) // timedelta(seconds=read.period)
@@ -347,7 +347,7 @@ def _content(path: Path) -> bytes:
     return read_limited(path, MAX_SERIES_BYTES, "series")
 
 
-def _read(path: Path) -> tuple[Series, str]:
+def read_series(path: Path) -> tuple[Series, str]:
     """A signed series without verification of its signature, and the id of the key that is said to have signed it."""
     from shuffledp.collection.task.canonical import parse_canonical
     from shuffledp.collection.task.series import MAX_SERIES_BYTES, Series

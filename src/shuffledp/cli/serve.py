@@ -12,6 +12,8 @@ import typer
 
 from shuffledp.cli.options import ConfigOption, JsonOption, integer, takes_groups
 from shuffledp.cli.screen import one_line, print_json, say
+from shuffledp.cli.task_files import read_task_bytes
+from shuffledp.errors import ParameterError
 from shuffledp.extras import check_extra
 
 if TYPE_CHECKING:
@@ -187,12 +189,16 @@ def _fail_for_each(problems: Sequence[str]) -> None:
 
 @serve_app.command("tokens")
 def serve_tokens(
-    task: Annotated[Path, typer.Argument(metavar="TASK", help="The signed task that the tokens are for.")],
+    task: Annotated[Path, typer.Argument(metavar="TASK", help="The signed task or series that the tokens are for.")],
     enrolment: Annotated[
         Path, typer.Option("--enrolment", metavar="DIR", help="The shuffler's directory of token hashes.")
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="A new file for the tokens, one per line.")],
     count: Annotated[int, typer.Option("--count", parser=integer, metavar="N", help="Number of tokens.")] = 1,
+    round_: Annotated[
+        int | None,
+        typer.Option("--round", parser=integer, metavar="I", help="Of a series: the round, numbered from 0."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create one-time enrolment tokens: devices get the tokens, the shuffler only their hashes.
@@ -202,14 +208,28 @@ def serve_tokens(
     Example: shuffledp serve tokens task.json --count 1000 --enrolment enrolment --out tokens.txt
     """
     from shuffledp.collection.shuffler.enrolment import create_tokens
-    from shuffledp.collection.task.task import SignedTask
 
-    name = SignedTask.load(task).task.id.hex()
+    name = _name_of_round(task, round_)
     create_tokens(name, count, directory=enrolment, out=out)
     if as_json:
         print_json({"task": name, "tokens": count, "out": str(out)})
     else:
         say(f"{count:,} tokens for the task {name[:16]} are in {out}; each allows one report.")
+
+
+def _name_of_round(path: Path, index: int | None) -> str:
+    """The id of a signed task, or of the task of a round of a signed series."""
+    from shuffledp.cli.series import read_series
+    from shuffledp.collection.task.signed_documents import kind_of_document
+    from shuffledp.collection.task.task import SignedTask
+
+    if kind_of_document(read_task_bytes(path)) != "series":
+        if index is not None:
+            raise ParameterError("--round belongs to a series; the file has a task.")
+        return SignedTask.load(path).task.id.hex()
+    if index is None:
+        raise ParameterError("Give --round I: tokens of a series are for one of its rounds, numbered from 0.")
+    return read_series(path)[0].task(index).id.hex()
 
 
 def _counted(number: int, name: str) -> str:
