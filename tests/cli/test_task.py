@@ -375,6 +375,19 @@ def test_a_task_with_carriers(shuffledp, parties, round_key, tmp_path):
     assert without.messages_per_report > 100
 
 
+def test_a_chain_has_no_carriers(shuffledp, parties, round_key, tmp_path):
+    """Nobody would accept them: the task has the form without, which devices verify."""
+    SigningKey.create().public.save(tmp_path / "second.pub")
+    SealingKey.create().public.save(tmp_path / "second-round.pub")
+    second = ("--next-shuffler", "second.pub", "--next-round-key", "second-round.pub", "--max-messages", 1000)
+    named = ("histogram", "--domain", "bus,bike,car", "--protocol", "correlated-noise", "--round-key", "round.pub")
+    made = create(shuffledp, *named, *second, rest=MANY)
+    assert made.status == 0, made.err
+    task = SignedTask.load(tmp_path / "task.json").verify(parties["author"].public)
+    assert (task.hops, task.carriers) == (2, None)
+    assert task.messages_per_report > 100
+
+
 def test_too_few_users_for_carriers(shuffledp, parties, round_key, tmp_path):
     """Of a few users nearly all would have to be carriers: nothing is saved, so there are none."""
     rest = (*REST[:4], "--users", 60, *REST[6:])

@@ -15,10 +15,11 @@ from shuffledp.collection.device import client as client_module
 from shuffledp.collection.device.client import sealed_report
 from shuffledp.collection.device.outbox import Outbox
 from shuffledp.collection.task.canonical import canonical
+from shuffledp.collection.task.series import RoundKeys, Series, authentic_series
 from shuffledp.collection.task.task import SIGNED_AS, SignedTask, Task
 from shuffledp.collection.task.wire_version_2 import Carriers, ShufflerKeys, WireVersion2
 from shuffledp.collection.wire.formats import HEADER_SIZE, HopCounts, Manifest, ReportFormat
-from shuffledp.collection.wire.keys import SealingKey, to_base64
+from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
 from shuffledp.collection.wire.opening import Opener
 from shuffledp.collection.wire.outer_seal import ReportOpener
 from shuffledp.errors import ParameterError, PolicyError, ShuffledpError
@@ -67,6 +68,25 @@ def opened_report(task, report, parties):
     assert not opened.rejected
     packed = np.frombuffer(b"".join(opened.messages), dtype=np.uint8).reshape(-1, task.message_size)
     return form.is_carrier(report), task.protocol.message_format.unpack(packed)
+
+
+def test_a_chain_with_carriers_is_well_formed_and_refused(task, parties, monkeypatch):
+    """A task and a series: in one line, when they are verified; without the check both would be accepted."""
+    second = ShufflerKeys(parties.shuffler.public, SealingKey.create().public)
+    first = ShufflerKeys(SigningKey.create().public, ROUND_KEY.public)
+    chain = replace(task, wire=replace(task.wire, shufflers=(first, second)))
+    keys = (RoundKeys(chain.analyzer, (first.sealing, second.sealing)),)
+    signed = chain.signed(parties.author).to_bytes()
+    series = Series(chain, period=86_400, keys=keys, rounds_per_device=1).signed(parties.author)
+    for read, content in ((authentic_task, signed), (authentic_series, series)):
+        with pytest.raises(
+            ParameterError, match=r"^This task needs a chain of shufflers with carriers[^\n]*$"
+        ) as refused:
+            read(content, parties.author.public)
+        assert refused.value.values["reason"] == "unsupported"
+    monkeypatch.setattr(WireVersion2, "check_supported", lambda self: None)
+    assert authentic_task(signed, parties.author.public) == chain
+    assert authentic_series(series, parties.author.public).first == chain
 
 
 def test_what_a_task_states(task, parties):

@@ -327,9 +327,10 @@ def choose_task(question: Question, options: ProtocolOptions, **task_fields: Any
         raise ParameterError(f"A report has at least one message; --max-messages {limit} allows none.")
     shortest: Task | None = None
     reason = ""
-    is_version_2 = task_fields["wire"] is not None
+    wire = task_fields["wire"]
+    has_carriers = wire is not None and len(wire.shufflers) == 1  # no chain carries them out
     for kind, calibration_options in _candidates(
-        question, options, task_fields["maximum_users"], carriers=is_version_2
+        question, options, task_fields["maximum_users"], carriers=has_carriers
     ):
         given = {**kind.options_of_a_round(), **calibration_options}
         settings = {**question.settings(), "honest_fraction": options.honest_fraction, **given}

@@ -99,8 +99,6 @@ class SeriesClient:
     ) -> None:
         self._author = PinnedAuthors(state).of(author)
         self.series = authentic_series(signed_series, *self._author.keys)
-        if self.series.first.wire is not None:
-            self.series.first.wire.check_supported()
         self._policy, self._budget = policy or Policy(), budget
         self._policy.check(self.series.task(0))  # all rounds have the same parameters
         Outbox(state)  # creates the directory, or refuses one that others can access
