@@ -8,12 +8,14 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from shuffledp.collection.server import round_keys
 from shuffledp.collection.server.round_keys import KeylessError, RoundKeyDirectory, destroy_file
 from shuffledp.collection.server.running import prevent_core_dumps
 from shuffledp.collection.task import key_documents
@@ -157,6 +159,29 @@ def test_a_directory_of_round_keys_signs_what_it_destroys(tmp_path):
     assert authentic_destruction(record.read_bytes(), signer.public).key == key.public
     with pytest.raises(KeylessError, match="was destroyed: cancel the round"):
         directory.load(key.public)
+
+
+def test_two_threads_destroy_a_key_once(tmp_path, monkeypatch):
+    """The analyzer's discovery finds a released batch while its release ends: neither fails, and the record stays."""
+    key, directory, destroyed = SealingKey.create(), RoundKeyDirectory(tmp_path), []
+    key.save(directory.file(key.public))
+    slowed = round_keys.destroy_file
+    monkeypatch.setattr(round_keys, "destroy_file", lambda file: (time.sleep(0.2), slowed(file)))
+    monkeypatch.setattr(round_keys, "event", lambda name, **_: destroyed.append(name))
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(directory.destroy, key.public) for _ in range(2)]:
+            done.result()
+    assert destroyed == ["key-destroyed"]
+    assert directory.was_destroyed(key.public)
+
+
+def test_another_process_destroys_a_key_first(tmp_path, monkeypatch):
+    key, directory = SealingKey.create(), RoundKeyDirectory(tmp_path)
+    key.save(directory.file(key.public))
+    destroy = round_keys.destroy_file
+    monkeypatch.setattr(round_keys, "destroy_file", lambda file: (destroy(file), destroy(file)))
+    directory.destroy(key.public)
+    assert directory.was_destroyed(key.public)
 
 
 def test_a_claim_that_failed_is_withdrawn(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ class RoundKeyDirectory:
     signer: SigningKey | None = None
     """Signs the records of destroyed keys; without it they are not signed."""
     clock: Callable[[], float] = time.time
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    """Held while a key is destroyed: the analyzer may find a released batch with one thread and end it with another."""
 
     def has(self, public: RoundPublicKey) -> bool:
         """Whether the file of a key exists."""
@@ -81,8 +84,11 @@ class RoundKeyDirectory:
 
         Copies that the file system or the disk keeps of earlier contents are not erased.
         """
-        if self.directory is None or not self.has(public):
-            return
+        with self._lock:
+            if self.has(public):
+                self._destroy(public)
+
+    def _destroy(self, public: RoundPublicKey) -> None:
         record = Destruction(public, datetime.fromtimestamp(self.clock(), UTC))
         try:
             content = record.unsigned() if self.signer is None else record.signed(self.signer)
@@ -92,6 +98,10 @@ class RoundKeyDirectory:
         write_durably(self._record(public), content + b"\n", mode=0o644)  # a killed process destroys the key later
         try:
             destroy_file(self.file(public))
+        except FileNotFoundError:
+            if self.has(public):
+                raise
+            return  # another process was faster, such as keys destroy; the record is true
         except OSError:
             self._record(public).unlink(missing_ok=True)
             raise
