@@ -137,3 +137,28 @@ def test_many_categories_and_extreme_risks():
     few = projected_analysis(LinearAnalysis(0.0, 1.0, noise, largest=1000, numbers=3), 1000)
     low, high = few.intervals(np.array([10.0, 20.0, 970.0]))(1 - 1e-15)[0]
     assert 0 <= low <= 10 <= high <= 1000
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        TruncatedLaplace(Dyadic.of(0.125), 7),
+        DifferenceWithSingles(NegativeBinomial(Fraction(1), Dyadic.of(0.125)), Fraction(3, 7)),
+    ],
+    ids=lambda noise: type(noise).__name__,
+)
+def test_true_counts_at_the_end_of_an_interval_are_inside(noise, confidence):
+    """Means of noise are no whole numbers, so estimates are rounded; ends of intervals are compared exactly here."""
+    truth, centre = np.array([3, 97]), round(noise.mean)
+    analysis = projected_analysis(LinearAnalysis(noise.mean, 1.0, FixedNoise(noise), 100.0, 2), 100)
+    tails = [float(noise.upper_tail(k)) for k in range(centre - 9, centre + 11)]
+    covered, at_an_end = np.zeros(2), 0
+    for first, second in np.ndindex(19, 19):
+        observed = truth + centre - 9 + np.array([first, second])
+        ends = analysis.intervals(observed)(confidence)
+        mass = (tails[first] - tails[first + 1]) * (tails[second] - tails[second + 1])
+        covered += mass * ((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
+        at_an_end += int(np.count_nonzero(ends == truth[:, np.newaxis]))
+    assert at_an_end > 10
+    assert (covered >= confidence).all()

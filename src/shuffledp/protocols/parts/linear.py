@@ -31,6 +31,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 _BERRY_ESSEEN = 0.56  # Shevtsova 2010, for terms of different distributions
+_ROUNDING = 2.0**-46  # of the ends of intervals, relative to the numbers that they are computed from
 LINEAR_ESTIMATORS = ("unbiased", "clipped")
 
 
@@ -218,7 +219,18 @@ class LinearAnalysis:
     def _intervals_at(self, observed: NDArray[Any], confidence: float) -> Floats:
         estimate = self.estimate(observed, "unbiased")
         ends = np.stack(self.error.interval(estimate, 1 - confidence), axis=-1)
-        return np.clip(ends, 0.0, self.largest)
+        return np.clip(self._on_whole_numbers(ends, observed), 0.0, self.largest)
+
+    def _on_whole_numbers(self, ends: Floats, observed: NDArray[Any]) -> Floats:
+        """The ends of intervals, moved to a whole number where they differ from it by rounding alone.
+
+        An end is often a possible true number, which 3.000000000000006 instead of 3 would leave out. The whole numbers
+        are those of ``slope`` times the true number: of users, or of the levels of a sum.
+        """
+        scaled = ends * self.slope
+        size = abs(self.offset) + self.largest * self.slope + float(np.max(np.abs(observed), initial=0.0))
+        whole = np.rint(scaled)
+        return np.where(np.abs(scaled - whole) <= _ROUNDING * size, whole / self.slope, ends)
 
     def expected_error(self, confidence: float, truth: NDArray[Any] | None = None) -> ExpectedError:
         """The root mean squared error over all numbers, and the maximum error.
