@@ -104,7 +104,8 @@ def test_plans_survive_copying(question):
         assert other.to_json() == document
         assert other.plans == plans.plans
         assert duplicate(plans.plans[0]).to_json() == plans.plans[0].to_json()
-    assert pickled(plans).best.run(DATA[plans.best.question]).users == USERS
+    data = DATA.get(question.name, DATA[plans.best.question])  # two categories may be planned as a count
+    assert pickled(plans).best.run(data).users == USERS
 
 
 @pytest.mark.parametrize("releases", [1, 12])
