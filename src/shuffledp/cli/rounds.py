@@ -162,6 +162,8 @@ def _only_role(config: Path | None) -> ServerRole:
 
 def _progress(entry: dict[str, Any]) -> str:
     """The progress of a round; empty if there is nothing to wait for."""
+    if entry["state"] == "collecting" and entry["hop"]:
+        return f"the batch of the shuffler before it has not arrived yet; the round closes {entry['closes']}"
     if entry["state"] == "collecting":
         needed = "" if entry["minimum_users"] is None else f" of {entry['minimum_users']:,} needed"
         closes = f"; closes {entry['closes']}" if entry["closes"] else ""

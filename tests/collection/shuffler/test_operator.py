@@ -61,7 +61,7 @@ def test_what_is_listed(place, serve, rounds, round_of, documented_rounds, keys_
         "task": form.task_id.hex(), "name": "commuting", "state": "collecting", "minimum_users": 5,
         "maximum_users": 100, "reports": 3, "reached_minimum": False, "record_size": form.sealed_size,
         "messages_per_report": form.messages, "carriers": None, "failures": 0, "error": None, "batch": None,
-        "below_minimum": False, "projected_reports": 3,
+        "below_minimum": False, "projected_reports": 3, "hop": 0,
     }  # fmt: skip
     assert round_of(form)["reports"] == 0, "below the minimum a number tells whose report came just now"
     send(here, place, form, 3)

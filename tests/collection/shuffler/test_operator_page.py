@@ -4,10 +4,15 @@ import http.client
 import json
 import re
 import socket
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from shuffledp.cli.rounds import _progress
 from shuffledp.collection.server import operator_page
+from shuffledp.collection.shuffler.operator import RoundStatus, shuffler_alerts
 
 HOSTILE = '<img src=x onerror=alert(1)> & "quoted"'
 
@@ -256,3 +261,21 @@ def test_a_page_without_its_guard_would_be_noticed(place, page, monkeypatch):
 def test_durations():
     shown = [operator_page._duration(seconds) for seconds in (59, 60, 3599, 3660, 90_000)]
     assert shown == ["less than a minute", "1 min", "59 min", "1 h 1 min", "1 d 1 h"]
+
+
+@pytest.mark.parametrize("hop", [0, 1])
+def test_a_later_shuffler_waits_for_a_batch_and_not_for_reports(place, serve, hop):
+    """Its page shows no progress and no pace, and nobody is alarmed that no report comes."""
+    form = place.task(users=5, opens=-7200)
+    task = serve().shuffler.tasks.find(form.task_id.hex())
+    status = RoundStatus(task=form.task_id.hex(), served=replace(task, hop=hop), state="collecting", reports=0)
+    entry = status.to_json(exact=False, now=time.time())
+    view = operator_page._round_view(entry, datetime.now(UTC), "")
+    overview = {"refused_tasks": [], "store": {"free_bytes": None}, "clock_offset_seconds": 0, "series": []}
+    alerts = [alert.to_json()["message"] for alert in shuffler_alerts(overview | {"rounds": [entry]})]
+    assert entry["hop"] == hop
+    assert ([message[:12] for message in alerts] == ["At this pace"]) == (hop == 0)
+    assert (view["progress"] is None) == (hop == 1)
+    assert any("has not arrived yet" in line for line in view["lines"]) == (hop == 1)
+    assert any("average pace" in line for line in view["lines"]) == (hop == 0)
+    assert ("reports" in _progress(entry)) == (hop == 0)

@@ -249,14 +249,17 @@ def _made(result: Result) -> str:
     if task.wire is not None and task.wire.series is not None:
         place = task.wire.series
         taken = f"This is round {place.index} of the series {place.series.hex()[:16]}, counted from 0. {taken}"
+    shuffler = "A shuffler that could not read them"
+    if task.hops > 1:
+        shuffler = f"Each of {task.hops} shufflers, which could not read them,"
     if task.protocol.trust == "augmented":
         sampled = "kept a random sample of them, and " if task.protocol.shuffler_keeps.fraction < 1 else ""
         return (
-            f"{taken} {result.reports:,} devices sent their values sealed. A shuffler that could not read them "
+            f"{taken} {result.reports:,} devices sent their values sealed. {shuffler} "
             f"{sampled}added sealed dummies with the protocol {task.protocol.name} (trust: augmented) and shuffled all "
             "messages; then they were opened and counted."
         )
     return (
         f"{taken} {result.reports:,} devices randomized their values with the protocol {task.protocol.name} and sent "
-        "them sealed. A shuffler that could not read them shuffled all messages; then they were opened and counted."
+        f"them sealed. {shuffler} shuffled all messages; then they were opened and counted."
     )

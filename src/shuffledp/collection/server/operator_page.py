@@ -167,6 +167,8 @@ def _shuffler_lines(entry: Mapping[str, Any], now: datetime) -> list[str]:
             lines.append(f"Closes in {_duration((closes - now).total_seconds())}, on {closes:%Y-%m-%d at %H:%M} UTC.")
         else:
             lines.append(f"Its time ended on {closes:%Y-%m-%d at %H:%M} UTC.")
+        if entry["hop"]:
+            lines.append("The batch of the shuffler before it in the chain has not arrived yet.")
         if entry["projected_reports"] is not None and now < closes:
             lines.append(_pace(entry, (closes - now).total_seconds()))
     elif entry["state"] == "collecting":
@@ -229,7 +231,7 @@ def _predicted(entry: Mapping[str, Any]) -> str:
 
 def _progress(entry: Mapping[str, Any]) -> dict[str, Any] | None:
     """How far the present step is: value, maximum, and a label."""
-    if entry["state"] == "collecting" and entry["minimum_users"]:
+    if entry["state"] == "collecting" and entry["minimum_users"] and not entry["hop"]:
         minimum, maximum = entry["minimum_users"], entry["maximum_users"]
         label = f"{entry['reports']:,} of {minimum:,} needed, at most {maximum:,}"
         return {"value": min(entry["reports"], minimum), "max": minimum, "label": label}

@@ -78,7 +78,7 @@ class RoundStatus:
     def _projected(self, reports: int, now: float) -> int | None:
         """The number of reports at the closing time, if as many arrive per hour as on average until now."""
         served = self.served
-        if served is None or self.state != RoundState.COLLECTING.value:
+        if served is None or served.hop > 0 or self.state != RoundState.COLLECTING.value:
             return None
         elapsed = min(now, served.closes) - served.opens
         if elapsed < _LEAST_ELAPSED_SECONDS:
@@ -212,6 +212,8 @@ class ShufflerOperator:
             raise StoreError(f"Round {task} is {record.state.value}; only a collecting round can be closed.")
         if record.error is not None:
             raise StoreError(record.error)
+        if served.hop > 0:
+            raise StoreError(f"Round {task} ends here when the batch of the shuffler before arrives; close it there.")
         missing = served.task.minimum_users - record.reports
         if missing > 0:
             raise StoreError(
@@ -314,6 +316,7 @@ def task_fields(served: ServedTask) -> dict[str, Any]:
         "record_size": task.sealed_size,
         "messages_per_report": task.messages_per_report,
         "carriers": None if task.carriers is None else task.carriers.to_document(),
+        "hop": served.hop,
     }
 
 
@@ -326,6 +329,7 @@ _TASK_FIELDS = (
     "record_size",
     "messages_per_report",
     "carriers",
+    "hop",
 )
 """The keys of ``task_fields`` that are null if the task is missing."""
 
