@@ -163,12 +163,16 @@ def test_removed_slack(row):
     """The numbers of today; those of before are printed as they were, and all larger."""
     users, kind, setting, epsilon, delta, _, before, now = row
     question, name = kind.strip("`").split("/")
-    number = int(setting.split()[0]) if setting else 5
+    number = int(setting.split()[0].replace(",", "")) if setting else 5
     settings = {"domain_size": 1_000, "buckets": number} if "buckets" in setting else {"domain_size": number}
+    if name == "almost-central":
+        settings = {"levels": number, "domain": sdp.Interval(0, 1)}
     protocol = sdp.find(question, name).calibrate(
-        users=int(users), epsilon=float(epsilon), delta=float(delta), **(settings if question == "histogram" else {})
+        users=int(users), epsilon=float(epsilon), delta=float(delta), **(settings if question != "count" else {})
     )
-    if name == "cheu":
+    if name == "almost-central":
+        noise = (protocol.cost.messages_per_user - 1) * int(users)
+    elif name == "cheu":
         noise = int(users) * float(protocol.flip)
     elif name == "hashed-blanket":
         noise = protocol.blanket.mean

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 VERSIONS = (1, 2, 3)
 """Versions of the parameters of a protocol, of which earlier programs do not know the later ones: 2 if they are
-clusters of pairs, 3 with carriers."""
+clusters of pairs or graded atoms, 3 with carriers."""
 MAX_BITS = 128
 """Maximum number of bits of a probability, of either part of a fraction, and of an integer."""
 MAX_ENTRIES = 1 << 17

@@ -3,16 +3,20 @@
 After Ghazi, Kumar, Manurangsi, Pagh and Sinha (2021), in a form in which every user sends exactly one real message: the
 number x + 1 for a value x in 0 .. levels. All users together add geometric numbers of "+1" and "-1", whose difference
 remains in the sum, and a negative binomial number of copies of each *atom*. An atom is a few numbers that add up to 0:
-{+1, -1}, {i, -ceil(i/2), -floor(i/2)} and the same with opposite signs.
+{+1, -1}, and a number with its parts, which have the opposite sign and nearly equal sizes: {i, -ceil(i/2), -floor(i/2)}
+in the paper, four parts here.
 
-Proof of privacy. By repeated halving, a message i equals an integer number of copies of each atom, plus n_+ messages
+Proof of privacy. By repeated division, a message i equals an integer number of copies of each atom, plus n_+ messages
 "+1" and minus n_- messages "-1", with n_+ + n_- = i. So replacing i by j shifts the *numbers of copies*: the analyzer
 sees a function of independent numbers of copies, some of which are shifted, and of the numbers U+ and U- of "+1" and
 "-1". Of these, D = U+ - U- and M = min(U+, U-) are independent; D is discrete Laplace and is shifted by j - i, and M is
-shifted by between n_+(j) - n_+(i) and n_-(i) - n_-(j), depending on D. At depth h of the halving at most two atoms are
-shifted, by 2^h copies in total. The numbers of copies are log-concave, so larger shifts are worse. Hence the privacy
-loss is at most that of the product of D, shifted by as much as there are levels, of the worst shift of M, and over all
-depths of the worst shifts up (for j) and down (for i).
+shifted by between n_+(j) - n_+(i) and n_-(i) - n_-(j), depending on D. The numbers of copies are log-concave, so larger
+shifts are worse, and the shift of an atom that both messages have is no worse than the two shifts one after the other.
+Hence the privacy loss is at most that of the product of D, shifted by at least |j - i|, of the worst shift of M, of the
+shifts up by the atoms of i, and of the shifts down by those of j. ``replacements`` takes the worst of these products.
+
+The shift of D uses up most of epsilon if i and j are at opposite ends. Messages in the middle are never that far from
+any other, so their atoms may lose more privacy, and need less noise: version 2 of the parameters grades the atoms.
 """
 
 from __future__ import annotations
@@ -23,83 +27,63 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_open_unit, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
-from shuffledp.privacy.almost_central.atoms import (
-    Atom,
-    Move,
-    atoms_of,
-    check_levels,
-    max_ends,
-    moves_by_depth,
-    tolerances,
-)
-from shuffledp.privacy.almost_central.losses import Losses, negative_binomial_losses, worst_of
+from shuffledp.privacy.almost_central.atoms import Atom, atoms_of, check_levels, graded_atoms, tolerances
+from shuffledp.privacy.almost_central.replacements import AtomNoise, replacement_pair
 from shuffledp.privacy.correlated_noise import flooding_of_theorem_13
-from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
-from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
-from shuffledp.privacy.loss_grid import on_grid
+from shuffledp.privacy.discrete_laplace import least_ratio
+from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.randomness import Dyadic
 
-Floats = NDArray[np.float64]
-
 CERTIFIED_DOWN_TO = 1e-11
-_MAX_CELLS = 2000  # grid cells of the privacy loss of one atom, on either side of 0
-_MAX_STAYING_CELLS = 20_000  # of the noise that stays in the sum
-_CELLS_PER_STEP = 12
+_CELLS_PER_STEP = 6
 _CELLS_IN_SEARCH = 5
-_ROUNDING = 5e-13  # rounding error of the Fourier transforms, added to delta
-_SPARE_PER_EPSILON = 3.0  # relative to the epsilon of atoms; with 1, a sixth more messages are needed
-_FARTHEST_LOSS = 600.0
-_NEGLIGIBLE = 1e-17  # mass of a negative loss that is cut off
+_SPARE_STEPS = 20
+"""Losses of an atom above this many steps count as infinite. Every number gives a valid bound."""
 _MAX_SHAPE = 1000
-_SHAPES = (8, 9, 10, 11, 13, 15, 18, 22, 28, 40)
-_CLOSE = 0.03  # relative distance of delta from the target; the step is then much closer to the largest one
+_SHAPES = (10, 13, 17, 22, 29, 40)
+_CLOSE = 0.05  # relative distance of delta from the target; the step is then much closer to the largest one
+_CLOSE_IN_SEARCH = 0.2
+_USUAL_CORRECTION = 0.98  # of the step, for messages that the search leaves out
 _USUAL_POWER = 8.0  # delta is about proportional to this power of the step
 _MAX_ROUNDS = 25
 _MAX_STEP = 0.9
+_PARTS = 4  # into which messages are divided; with two, a sixth more messages are needed
+_MAX_PARTS = 16
+_SLOPE = 0.9
+"""Relative to the rate at which the part of epsilon that is left by the shift of the sum grows with the distance."""
+_WIDEST = 4.0
+_WIDEST_STEP = 0.25
+_MAX_SLOPE = 1e6
 
 
-@dataclass(frozen=True)
-class AlmostCentralCurve:
-    """The privacy curve of the shuffled messages, for values 0 .. levels.
-
-    ``ratio`` is that of the geometric numbers of "+1" and "-1" that remain in the sum. An atom has
-    NB(shape, 1 - step/reach) copies, so that a shift by its reach has about the same privacy loss for every atom.
-    """
+class _AtomCurve:
+    """The privacy curve of the shuffled messages, for values 0 .. levels."""
 
     levels: int
     ratio: Dyadic
     shape: int
     step: float
-    spare: float
-    """Privacy losses of one atom above this count as infinite. Every value gives a valid bound; three times the part of
-    epsilon that is spent on atoms gives a good one."""
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         check_levels(self.levels)
         if not 2 <= self.shape <= _MAX_SHAPE:
             raise ParameterError(
                 f"The shape must be an integer between 2 and {_MAX_SHAPE:,}, not {self.shape}.", shape=self.shape
             )
         check_open_unit("step", self.step)
-        if not 0 < self.spare <= LARGEST_EPSILON:
-            raise ParameterError(
-                f"The spare epsilon must be above 0 and at most {LARGEST_EPSILON:g}, not {self.spare}.",
-                spare=self.spare,
-            )
 
-    def flood_ratio(self, reach: int) -> Dyadic:
-        """The ratio of the number of copies of an atom of this reach."""
-        return Dyadic.at_least(1 - self.step / reach)
+    @property
+    def noise(self) -> AtomNoise:
+        """All atoms and their noise."""
+        raise NotImplementedError
 
     @property
     def flooding(self) -> tuple[tuple[Atom, Fraction, Dyadic], ...]:
         """Each atom with the shape and the ratio of the number of its copies."""
-        return tuple((atom, Fraction(self.shape), self.flood_ratio(atom.reach)) for atom in atoms_of(self.levels))
+        noise = self.noise
+        return tuple((atom, Fraction(self.shape), noise.flood_ratio(atom.reach, atom.factor)) for atom in noise.atoms)
 
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta; at least the resolution of the method."""
@@ -112,10 +96,82 @@ class AlmostCentralCurve:
 
     @cached_property
     def _pair(self) -> DiscretePair:
-        return _composed(self, _CELLS_PER_STEP, thorough=True)
+        return replacement_pair(self.noise, _CELLS_PER_STEP, thorough=True)
 
 
-def expected_noise_messages(curve: AlmostCentralCurve) -> float:
+@dataclass(frozen=True)
+class AlmostCentralCurve(_AtomCurve):
+    """Noise of version 1: messages are divided into two parts, and every atom has the same noise.
+
+    ``ratio`` is that of the geometric numbers of "+1" and "-1" that remain in the sum. An atom has
+    NB(shape, 1 - step/reach) copies, so that a shift by its reach has about the same privacy loss for every atom.
+    """
+
+    levels: int
+    ratio: Dyadic
+    shape: int
+    step: float
+    spare: float
+    """Privacy losses of one atom above this count as infinite. Every value gives a valid bound."""
+
+    def __post_init__(self) -> None:
+        self._check()
+        if not 0 < self.spare <= LARGEST_EPSILON:
+            raise ParameterError(
+                f"The spare epsilon must be above 0 and at most {LARGEST_EPSILON:g}, not {self.spare}.",
+                spare=self.spare,
+            )
+
+    def flood_ratio(self, reach: int) -> Dyadic:
+        """The ratio of the number of copies of an atom of this reach."""
+        return self.noise.flood_ratio(reach, 1.0)
+
+    @cached_property
+    def noise(self) -> AtomNoise:
+        """All atoms and their noise."""
+        return AtomNoise(self.levels, 2, self.ratio, self.shape, self.step, self.spare, atoms_of(self.levels))
+
+
+@dataclass(frozen=True)
+class GradedAlmostCentralCurve(_AtomCurve):
+    """Noise of version 2: atoms of messages in the middle have less noise than those of the smallest and largest.
+
+    An atom has NB(shape, 1 - step factor/reach) copies, with the factor of ``graded_atoms``.
+    """
+
+    levels: int
+    ratio: Dyadic
+    shape: int
+    step: float
+    parts: int
+    slope: float
+    widest: float
+    """The largest factor."""
+
+    def __post_init__(self) -> None:
+        self._check()
+        if not 2 <= self.parts <= _MAX_PARTS:
+            raise ParameterError(
+                f"A number is divided into 2 to {_MAX_PARTS} parts, not {self.parts}.", parts=self.parts
+            )
+        if not 0 <= self.slope <= _MAX_SLOPE:
+            raise ParameterError(
+                f"The slope must lie between 0 and {_MAX_SLOPE:g}, not {self.slope}.", slope=self.slope
+            )
+        if not (self.widest >= 1 and self.step * self.widest < 1):
+            raise ParameterError(
+                f"The largest factor must be at least 1 and below 1/step, not {self.widest}.", widest=self.widest
+            )
+
+    @cached_property
+    def noise(self) -> AtomNoise:
+        """All atoms and their noise."""
+        atoms = graded_atoms(self.levels, self.parts, self.slope, self.widest)
+        spare = _SPARE_STEPS * self.step
+        return AtomNoise(self.levels, self.parts, self.ratio, self.shape, self.step, spare, atoms)
+
+
+def expected_noise_messages(curve: AlmostCentralCurve | GradedAlmostCentralCurve) -> float:
     """The expected number of noise messages of all users together."""
     staying = 2 * float(curve.ratio) / float(curve.ratio.complement)
     return staying + sum(
@@ -125,7 +181,7 @@ def expected_noise_messages(curve: AlmostCentralCurve) -> float:
 
 
 @lru_cache(maxsize=64)
-def almost_central_noise(levels: int, epsilon: float, delta: float, split: float = 0.9) -> AlmostCentralCurve:
+def almost_central_noise(levels: int, epsilon: float, delta: float, split: float = 0.9) -> GradedAlmostCentralCurve:
     """The noise with the fewest messages that meets (epsilon, delta); split * epsilon is spent on the remaining noise.
 
     Every honest user adds a share of 1/(honest users) of each shape. The target is checked at exactly these parameters.
@@ -133,14 +189,21 @@ def almost_central_noise(levels: int, epsilon: float, delta: float, split: float
     _check_split(levels, epsilon, delta, split)
     ratio = least_ratio(split * epsilon, sensitivity=levels)
     atom_epsilon = epsilon * (1 - split)
-    best, step, power = 0, min(atom_epsilon / 6, 0.5), _USUAL_POWER
+
+    def curve_of(step: float, shape: int) -> GradedAlmostCentralCurve:
+        widest = max(1.0, min(_WIDEST, _WIDEST_STEP / step))
+        return GradedAlmostCentralCurve(levels, ratio, shape, step, _PARTS, _SLOPE * split / (1 - split), widest)
+
+    best, step, power = 0, min(atom_epsilon / 5, 0.5), _USUAL_POWER
     for shape in _SHAPES:
 
         def rough_delta(step: float, shape: int = shape) -> float:
-            curve = AlmostCentralCurve(levels, ratio, shape, step, _SPARE_PER_EPSILON * atom_epsilon)
-            return _composed(curve, _CELLS_IN_SEARCH, thorough=False).delta(epsilon)
+            noise = curve_of(step, shape).noise
+            return replacement_pair(noise, _CELLS_IN_SEARCH, thorough=False).delta(epsilon)
 
-        largest, power = _largest_step(rough_delta, delta, step, power, least=atom_epsilon / 500)
+        largest, power = _largest_step(
+            rough_delta, delta, step, power, least=atom_epsilon / 500, close=_CLOSE_IN_SEARCH
+        )
         if best and (not largest or shape / largest > best / step):
             break
         if largest:
@@ -153,20 +216,20 @@ def almost_central_noise(levels: int, epsilon: float, delta: float, split: float
             delta=delta,
         )
 
-    curves: dict[float, AlmostCentralCurve] = {}
+    curves: dict[float, GradedAlmostCentralCurve] = {}
 
     def exact_delta(step: float) -> float:
-        curves[step] = AlmostCentralCurve(levels, ratio, best, step, _SPARE_PER_EPSILON * atom_epsilon)
+        curves[step] = curve_of(step, best)
         return curves[step].delta_at(epsilon)
 
-    step, _ = _largest_step(exact_delta, delta, step, power, least=atom_epsilon / 1000)
+    step, _ = _largest_step(exact_delta, delta, _USUAL_CORRECTION * step, power, least=atom_epsilon / 1000)
     if step in curves and curves[step].delta_at(epsilon) <= delta:
         return curves[step]
     raise InfeasibleError(f"No noise meets epsilon = {epsilon:g} and delta = {delta:g}.", epsilon=epsilon, delta=delta)
 
 
 def _largest_step(
-    delta_of: Callable[[float], float], delta: float, guess: float, power: float, *, least: float
+    delta_of: Callable[[float], float], delta: float, guess: float, power: float, *, least: float, close: float = _CLOSE
 ) -> tuple[float, float]:
     """About the largest step that meets the target (0 if none does), and the exponent of delta as a power of the step.
 
@@ -177,7 +240,7 @@ def _largest_step(
     before: tuple[float, float] | None = None
     for _ in range(_MAX_ROUNDS):
         y = math.log(max(delta_of(x), 1e-300) / delta)
-        if -_CLOSE <= y <= 0 or (y <= 0 and x >= _MAX_STEP):
+        if -close <= y <= 0 or (y <= 0 and x >= _MAX_STEP):
             return x, power
         low, high = ((x, y), high) if y <= 0 else (low, (x, y))
         if before is not None and before[0] != x:
@@ -187,7 +250,7 @@ def _largest_step(
             return 0.0, power
         if high[0] < low[0] * 1.002:
             break
-        aim = -_CLOSE / 2
+        aim = -close / 2
         x = max(x * math.exp(min(max((aim - y) / power, -1.0), 1.0)), least)
         if not low[0] < x < high[0]:
             x = min(math.sqrt(max(low[0], least) * high[0]), _MAX_STEP)
@@ -229,53 +292,3 @@ def _check_split(levels: int, epsilon: float, delta: float, split: float) -> Non
         raise InfeasibleError(
             f"The accounting of atoms is certified for delta >= {CERTIFIED_DOWN_TO:g}; got {delta:g}.", delta=delta
         )
-
-
-# --- the composition of all shifts ------------------------------------------------------------------------------------
-
-
-def _composed(curve: AlmostCentralCurve, cells: int, *, thorough: bool) -> DiscretePair:
-    """The loss of all shifts; if not thorough, only of shifts of a single atom, which are nearly the worst."""
-    staying = DiscreteLaplaceCurve(curve.ratio, curve.levels)
-    width = max(curve.step / cells, curve.spare / _MAX_CELLS, staying.pure_epsilon / _MAX_STAYING_CELLS)
-    parts = []
-    ends = max_ends(curve.levels)
-    up, down = _move_losses(curve, (ends, ends), width)
-    parts.append(worst_of([up, down], width))
-    for depth, candidates in enumerate(moves_by_depth(curve.levels)):
-        considered = candidates if thorough else (((1 << depth, 1 << depth),),)
-        both = [_product_losses(curve, moves, width) for moves in considered]
-        parts += [worst_of([pair[side] for pair in both], width) for side in (0, 1)]
-    parts.append(_staying_losses(staying, width))
-    length = sum(len(part.masses) for part in parts)
-    size = 1 << length.bit_length()
-    spectrum = np.prod([np.fft.rfft(part.masses, size) for part in parts], axis=0)
-    masses = positive_part(np.fft.irfft(spectrum, size)[:length])
-    losses = (sum(part.first for part in parts) + np.arange(length)) * width
-    infinite = sum(part.infinite for part in parts) + _ROUNDING
-    # at far negative losses, masses are rounding errors, which e^-loss would magnify
-    keep = np.where(losses < 0, masses > _NEGLIGIBLE, masses > 0) & (losses > -_FARTHEST_LOSS)
-    cut = as_delta(infinite + float(masses[~keep].sum()))
-    return DiscretePair(masses[keep], masses[keep] * np.exp(-losses[keep]), cut)
-
-
-def _staying_losses(noise: DiscreteLaplaceCurve, width: float) -> Losses:
-    """The loss of D, discrete Laplace noise that is shifted by as much as there are levels."""
-    ((pair,),) = noise.directions(0.0)
-    on = on_grid(pair, width)
-    return Losses(on.masses, on.first, on.infinite)
-
-
-def _product_losses(curve: AlmostCentralCurve, moves: tuple[Move, ...], width: float) -> tuple[Losses, Losses]:
-    up, down = _move_losses(curve, moves[0], width)
-    for move in moves[1:]:
-        more_up, more_down = _move_losses(curve, move, width)
-        up, down = up.and_then(more_up), down.and_then(more_down)
-    return up, down
-
-
-def _move_losses(curve: AlmostCentralCurve, move: Move, width: float) -> tuple[Losses, Losses]:
-    reach, copies = move
-    return negative_binomial_losses(
-        curve.shape, curve.flood_ratio(reach), copies, width, math.ceil(curve.spare / width)
-    )

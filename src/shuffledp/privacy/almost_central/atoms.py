@@ -1,11 +1,13 @@
 """Atoms of the noise of ``almost-central``: a few numbers that add up to 0 (Ghazi et al. 2021).
 
-By repeated halving, a number i becomes 2^h numbers of two adjacent sizes at depth h. Each halving of a number is an
-atom {i, -ceil(i/2), -floor(i/2)}, so i is a sum of integer multiples of atoms, and finally of "+1" and "-1".
+By repeated division into p parts, a number i becomes p^h numbers of two adjacent sizes at depth h. Each division of a
+number is an atom, {i, -ceil(i/2), -floor(i/2)} for two parts, so i is a sum of integer multiples of atoms, and finally
+of "+1" and "-1". Version 1 of the noise has two parts, as published.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,11 +16,9 @@ import numpy as np
 
 from shuffledp.errors import ParameterError
 
-Move = tuple[int, int]
-"""The reach of an atom, and the number of copies by which it is shifted."""
+Decomposition = tuple[tuple[tuple[tuple[int, int], ...], ...], tuple[int, int]]
 
 MAX_LEVELS = 1 << 14
-_PARTS = 8  # shifts are rounded up to multiples of this fraction of the largest at their depth
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,11 @@ class Atom:
     members: tuple[int, ...]
     reach: int
     """Bound on the number of copies by which replacing one user shifts this atom."""
+    factor: float = 1.0
+    """Relative to the step of the noise: an atom of large messages that are never the worst has less noise."""
 
 
-def decomposition(message: int) -> Iterator[dict[int, int]]:
+def decomposition(message: int, parts: int = 2) -> Iterator[dict[int, int]]:
     """Yield, per depth, the number of copies of each atom in the message, by leading number; last, the "+1" and "-1".
 
     The last item is {1: n_+, -1: n_-}, such that e_message = sum of copies * atom + n_+ e_1 - n_- e_-1, where atoms
@@ -42,17 +44,33 @@ def decomposition(message: int) -> Iterator[dict[int, int]]:
         ends[sign] += sizes.pop(1, 0)
         if sizes:
             yield {sign * size: copies for size, copies in sizes.items()}
-        halves: dict[int, int] = {}
+        smaller: dict[int, int] = {}
         for size, copies in sizes.items():
-            for half in (size // 2, size - size // 2):
-                halves[half] = halves.get(half, 0) + copies
-        sizes, sign = halves, -sign
+            for part in _divided(size, parts):
+                smaller[part] = smaller.get(part, 0) + copies
+        sizes, sign = smaller, -sign
     yield ends
+
+
+@lru_cache(maxsize=8)
+def decompositions(levels: int, parts: int) -> tuple[Decomposition, ...]:
+    """Of every message from 1 to levels + 1: per depth the leading numbers and their copies, and n_+ and n_-."""
+    listed = []
+    for message in range(1, levels + 2):
+        *depths, ends = decomposition(message, parts)
+        listed.append((tuple(tuple(copies.items()) for copies in depths), (ends[1], ends[-1])))
+    return tuple(listed)
+
+
+def _divided(size: int, parts: int) -> list[int]:
+    """A number as that many numbers of two adjacent sizes, without zeros, the larger ones first."""
+    quotient, remainder = divmod(size, parts)
+    return [quotient + 1] * remainder + [quotient] * (parts - remainder if quotient else 0)
 
 
 @lru_cache(maxsize=32)
 def atoms_of(levels: int) -> tuple[Atom, ...]:
-    """All atoms that occur in a message 1 .. levels + 1, {+1, -1} first."""
+    """All atoms of version 1 that occur in a message 1 .. levels + 1, {+1, -1} first."""
     check_levels(levels)
     reaches = _reaches(levels)
     others = [Atom(_members(leader), reach) for leader, reach in sorted(reaches.items())]
@@ -80,46 +98,55 @@ def max_ends(levels: int) -> int:
     return int(np.maximum((1 << depth) - remainder, 2 * remainder).max())
 
 
-def _members(leader: int) -> tuple[int, ...]:
-    sign, size = (1, leader) if leader > 0 else (-1, -leader)
-    return leader, -sign * (size - size // 2), -sign * (size // 2)
+@lru_cache(maxsize=32)
+def graded_atoms(levels: int, parts: int, slope: float, widest: float) -> tuple[Atom, ...]:
+    """All atoms of messages 1 .. levels + 1 that are divided into so many parts, {+1, -1} first.
+
+    The reach is the largest number of copies in a message. A message allows the factor min(1 + slope d / levels,
+    widest), where d is the least distance of its group from the nearer end; an atom of which it has only a fraction of
+    the reach may have a larger factor in proportion. The factor of an atom is the least over all messages that have
+    it, rounded down to one of a group. Only sums, products and quotients of doubles occur, so that every machine finds
+    the same factors.
+    """
+    check_levels(levels)
+    listed = decompositions(levels, parts)
+    largest: dict[int, int] = {}
+    for depths, _ in listed:
+        for leader, n in itertools.chain(*depths):
+            largest[leader] = max(largest.get(leader, 0), n)
+    allowed = dict.fromkeys(largest, widest)
+    values = {widest}
+    for first, last in groups_of(levels):
+        factor = min(1 + slope * min(first - 1, levels + 1 - last) / levels, widest)
+        values.add(factor)
+        for depths, _ in listed[first - 1 : last]:
+            for leader, n in itertools.chain(*depths):
+                allowed[leader] = min(allowed[leader], factor * largest[leader] / n)
+    steps = sorted(values)
+    others = [
+        Atom(_members(leader, parts), reach, max(step for step in steps if step <= allowed[leader]))
+        for leader, reach in sorted(largest.items())
+    ]
+    return (Atom((1, -1), max(max(ends) for _, ends in listed)), *others)
 
 
 @lru_cache(maxsize=32)
-def moves_by_depth(levels: int) -> tuple[tuple[tuple[Move, ...], ...], ...]:
-    """Per depth, the shifts of one or two atoms that messages cause, without those that are dominated by others."""
-    reaches = _reaches(levels)
-    message = np.arange(2, levels + 2)
-    by_depth = []
-    for depth in range((levels + 1).bit_length()):
-        size, remainder = message >> depth, message & ((1 << depth) - 1)
-        unit = max(1, (1 << depth) // _PARTS)
-        sign = 1 if depth % 2 == 0 else -1
-        reach = np.array([0, 0, *(reaches.get(sign * leader, 0) for leader in range(2, (levels + 1 >> depth) + 2))])
-        lower = np.where(size >= 2, (1 << depth) - remainder, 0)
-        pairs = [
-            (reach[leader], np.where(copies > 0, -(-copies // unit) * unit, 0))
-            for leader, copies in ((size, lower), (size + 1, np.where(size >= 1, remainder, 0)))
-        ]
-        rows = np.unique(np.column_stack([column for pair in pairs for column in pair]), axis=0)
-        moves = {tuple(sorted(move for move in ((a, b), (c, d)) if move[1])) for a, b, c, d in rows.tolist()}
-        if moves := moves - {()}:
-            by_depth.append(_largest_moves(moves))
-    return tuple(by_depth)
+def groups_of(levels: int) -> tuple[tuple[int, int], ...]:
+    """First and last message of each group, by the distance from the nearer end: 0, 1, 2, 3, 4 .. 5, 6 .. 8, ..."""
+    half = levels // 2
+    groups, start = [], 0
+    while start <= half:
+        end = start + max(1, start // 2) - 1
+        groups.append((1 + start, min(1 + end, 1 + half)))
+        if levels - start > half:
+            groups.append((max(levels + 1 - end, half + 2), levels + 1 - start))
+        start = end + 1
+    return tuple(sorted(groups))
 
 
-def _largest_moves(candidates: set[tuple[Move, ...]]) -> tuple[tuple[Move, ...], ...]:
-    """The candidates that no other dominates by having the same atoms, or more, and at least as many copies of each."""
-
-    def is_dominated(small: tuple[Move, ...], large: tuple[Move, ...]) -> bool:
-        padded = (*small, *((large[len(small) :]) if len(small) < len(large) else ()))
-        return len(padded) == len(large) and all(
-            one[0] == other[0] and one[1] <= other[1] for one, other in zip(padded, large, strict=True)
-        )
-
-    return tuple(
-        sorted(one for one in candidates if not any(one != other and is_dominated(one, other) for other in candidates))
-    )
+def _members(leader: int, parts: int = 2) -> tuple[int, ...]:
+    sign, size = (1, leader) if leader > 0 else (-1, -leader)
+    return leader, *(-sign * part for part in _divided(size, parts))
 
 
 def tolerances(levels: int) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
 Extended = NDArray[np.longdouble]
+
+_ROUNDED_UP = 1e-9  # mass of small losses that are rounded up
+_INFINITE = 1e-16  # mass of large losses that count as infinite
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +40,17 @@ class Losses:
 
     def and_then(self, other: Losses) -> Losses:
         """The sum of two independent losses."""
-        return Losses(np.convolve(self.masses, other.masses), self.first + other.first, self.infinite + other.infinite)
+        return Losses(
+            np.convolve(self.masses, other.masses), self.first + other.first, either(self.infinite, other.infinite)
+        )
+
+
+def either(one: float, other: float) -> float:
+    """The probability of at least one of two independent events."""
+    return one + other * (1 - one)
+
+
+NO_LOSS = Losses(np.ones(1), 0, 0.0)
 
 
 @lru_cache(maxsize=512)
@@ -130,7 +144,11 @@ def worst_of(candidates: list[Losses], width: float) -> Losses:
         return candidates[0]
     first = min(losses.first for losses in candidates)
     last = max(losses.first + len(losses.masses) for losses in candidates)
-    deltas = _curves(candidates, first, last, width).max(axis=0)
+    return from_deltas(_curves(candidates, first, last, width).max(axis=0), first, width)
+
+
+def from_deltas(deltas: NDArray[Any], first: int, width: float) -> Losses:
+    """The loss pmf with these deltas at multiples of the width from ``first`` on, linear in e^epsilon between them."""
     falls = -np.diff(deltas)
     masses = np.concatenate(([1 - deltas[0]], falls / -math.expm1(-width)))
     masses[:-1] -= falls / math.expm1(width)
@@ -149,3 +167,27 @@ def _curves(candidates: list[Losses], first: int, last: int, width: float) -> Ex
     infinite = np.array([[losses.infinite] for losses in candidates], dtype=np.longdouble)
     deltas: Extended = np.maximum(beyond - shrunk_beyond, 0) + infinite
     return deltas
+
+
+def deltas_of(masses: Floats, width: float) -> Floats:
+    """The delta at each loss of each row of masses, by sums of positive numbers only.
+
+    With T(i) the mass above loss i, delta(i) = r delta(i + 1) + (1 - r) T(i) for r = e^-width.
+    """
+    from scipy.signal import lfilter
+
+    above = np.zeros_like(masses)
+    above[:, :-1] = np.cumsum(masses[:, :0:-1], axis=1)[:, ::-1]
+    decay = math.exp(-width)
+    return np.asarray(lfilter([-math.expm1(-width)], [1.0, -decay], above[:, ::-1])[:, ::-1], dtype=np.float64)
+
+
+def trimmed(losses: Losses) -> Losses:
+    """Without its tails: small losses are rounded up to the least that remains, and rare large ones are infinite."""
+    sums = np.cumsum(losses.masses)
+    low = min(int(np.searchsorted(sums, _ROUNDED_UP)), len(sums) - 1)
+    above = np.cumsum(losses.masses[::-1])[::-1]
+    high = max(int(np.searchsorted(-above, -_INFINITE)), low + 1)  # the first of which so little lies above
+    masses = losses.masses[low:high].copy()
+    masses[0] += float(losses.masses[:low].sum())
+    return Losses(masses, losses.first + low, losses.infinite + float(losses.masses[high:].sum()))

@@ -25,7 +25,12 @@ from numpy.typing import NDArray
 from shuffledp.domain import Interval
 from shuffledp.errors import ParameterError
 from shuffledp.messages import MessageFormat, Messages, Tally
-from shuffledp.privacy.almost_central import AlmostCentralCurve, almost_central_noise, expected_noise_messages
+from shuffledp.privacy.almost_central import (
+    AlmostCentralCurve,
+    GradedAlmostCentralCurve,
+    almost_central_noise,
+    expected_noise_messages,
+)
 from shuffledp.privacy.capping import Share, chance_of_more
 from shuffledp.privacy.discrete_laplace import decay_of
 from shuffledp.privacy.guarantee import Guarantee
@@ -68,7 +73,7 @@ class AlmostCentralSum(SumProtocol):
     name: ClassVar[str] = "almost-central"
     calibrations: ClassVar[tuple[str, ...]] = ("tight",)
 
-    noise: AlmostCentralCurve
+    noise: AlmostCentralCurve | GradedAlmostCentralCurve
     """The number of levels, and the noise of all honest users."""
     domain: Interval
 
@@ -107,6 +112,11 @@ class AlmostCentralSum(SumProtocol):
     def levels(self) -> int:
         """Numbers are rounded at random to one of levels + 1 points."""
         return self.noise.levels
+
+    @property
+    def document_version(self) -> int:
+        """2 for noise that is graded, which earlier programs do not know."""
+        return 2 if isinstance(self.noise, GradedAlmostCentralCurve) else 1
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -224,7 +234,7 @@ class AlmostCentralSum(SumProtocol):
         return self._error(len(values), 0).noise_variance() + rounding_variance(values, self.levels, self.domain)
 
 
-def _can_be_drawn(noise: AlmostCentralCurve) -> bool:
+def _can_be_drawn(noise: AlmostCentralCurve | GradedAlmostCentralCurve) -> bool:
     """Whether the sampler supports every ratio of the noise."""
     ratios = [noise.ratio, *(ratio for _, _, ratio in noise.flooding)]
     return all(ratio.complement.fraction >= Fraction(1, 1 << LEAST_COMPLEMENT_BITS) for ratio in ratios)
