@@ -17,6 +17,7 @@ from shuffledp.privacy.amplification import Slots
 from shuffledp.protocols.documents import from_document
 from shuffledp.protocols.parts.tokens import TokenProtocol
 from shuffledp.protocols.registry import PROTOCOLS, find_qualified
+from shuffledp.protocols.sum.almost_central import AlmostCentralSum
 from shuffledp.protocols.target import Target
 from shuffledp.randomness import Dyadic
 
@@ -75,8 +76,9 @@ def parameters_of(kind, prefix=""):
         if hint in TYPES:
             found[name] = TYPES[hint]
         elif typing.get_origin(hint) is types.UnionType:  # the keys of either version, beside the others
+            inner = f"{name}." if kind is AlmostCentralSum else prefix
             for choice in typing.get_args(hint):
-                found |= parameters_of(choice, prefix) if choice is not type(None) else {}
+                found |= parameters_of(choice, inner) if choice is not type(None) else {}
         else:
             found |= parameters_of(hint, f"{name}.")
     if issubclass(kind, TokenProtocol):  # terms and more in one object
