@@ -51,18 +51,30 @@ const bundle = (files, options) =>
   });
 
 /** Reasons of refusals that pages show by their names or in their own words: messages of these are left out of the assets. */
-const UNEXPLAINED = /^(not-canonical|malformed|unknown-author|bad-signature|version|inconsistent|bad-guarantee|outside-domain|unsupported|unsupported-protocol|policy|domain|not-open|not-drawn|cancelled|already-reported|no-secure-context|no-x25519)$/;
+const UNEXPLAINED = /^(not-canonical|malformed|unknown-author|bad-signature|version|inconsistent|bad-guarantee|outside-domain|unsupported|unsupported-protocol|policy|domain|not-open|not-drawn|cancelled|already-reported|nothing-to-send|unreachable|aborted|no-secure-context|no-x25519)$/;
 
 /** Removes the messages that no page shows, in a tree of ESTree. */
 function withoutMessages(node) {
   const { type, callee, arguments: values } = node, name = callee?.type === "Identifier" ? callee.name.replace(/\d+$/, "") : "";
   if (type === "CallExpression" && name === "check") values.splice(1);
   if (type === "CallExpression" && name === "malformed") values.splice(0);
-  if (type === "NewExpression" && name === "Refusal" && values.length === 2 && UNEXPLAINED.test(values[0].value)) values.splice(1);
+  if (type === "NewExpression" && name === "Refusal" && UNEXPLAINED.test(values[0].value)) values.splice(1, 1, ...(values.length > 2 ? [{ type: "Literal", value: "" }] : []));
   for (const child of Object.values(node)) {
     for (const part of Array.isArray(child) ? child : [child]) if (typeof part?.type === "string") withoutMessages(part);
   }
   return node;
+}
+
+/** Removes names that a module imports and does not use, from the same tree. */
+function withoutUnusedImports(module) {
+  const used = new Set();
+  const visit = (node) => {
+    if (node.type === "Identifier") used.add(node.name);
+    if (node.type !== "ImportSpecifier") for (const child of Object.values(node)) for (const part of Array.isArray(child) ? child : [child]) if (typeof part?.type === "string") visit(part);
+  };
+  visit(module);
+  for (const statement of module.body) if (statement.type === "ImportDeclaration") statement.specifiers = statement.specifiers.filter(({ local }) => used.has(local.name));
+  return module;
 }
 
 /** A bundle whose scripts Terser shortens once more, by some 8 % after compression; and the names that it imports from client.js. */
@@ -91,27 +103,31 @@ function clientModule(imported) {
 
 async function shortened(text) {
   const { ast } = await minify(text, { module: true, compress: false, mangle: false, format: { spidermonkey: true, code: false } });
-  const { code } = await minify(withoutMessages(ast), { module: true, ecma: 2022, parse: { spidermonkey: true }, compress: { passes: 3 } });
+  const { code } = await minify(withoutUnusedImports(withoutMessages(ast)), { module: true, ecma: 2022, parse: { spidermonkey: true }, compress: { passes: 3 } });
   return `${code}\n`;
 }
 
-/** Imports of other assets stay imports: what is loaded when it is needed, and what `isInClient` says. */
-const apart = (isInClient) => ({
+/** Imports of other assets stay imports: what is loaded when it is needed, and these names, if there are any, which come from client.js in one statement. */
+const apart = (exported) => ({
   name: "apart",
-  setup: ({ onResolve }) =>
+  setup: ({ onLoad, onResolve }) => {
     onResolve({ filter: /\.ts$/ }, ({ path, resolveDir, kind }) => {
       const source = join(resolveDir, path), later = Object.keys(ASSETS).find((name) => join(ROOT, ASSETS[name]) === source);
       if (kind === "dynamic-import" || (kind === "import-statement" && later === SERIES)) return { path: `./${later}`, external: true, sideEffects: false };
-      return kind === "import-statement" && isInClient(source) ? { path: "./client.js", external: true, sideEffects: false } : undefined;
-    }),
+      return exported && kind === "import-statement" && CLIENT.some((name) => source === join(ROOT, "src", name)) ? { path: "client.js", namespace: "client", sideEffects: false } : undefined;
+    });
+    onResolve({ filter: /./, namespace: "client" }, ({ path }) => ({ path, external: true, sideEffects: false }));
+    onLoad({ filter: /./, namespace: "client" }, () => ({ contents: `export { ${exported} } from "./client.js";` }));
+  },
 });
 
 if (values.entry) await bundle({ "bundle.js": values.entry });
 else if (values.package) await bundle(PACKAGE, { platform: "neutral", external: ["node:*"], minify: false, splitting: true, chunkNames: "chunk-[hash]" });
 else {
-  const plugins = [apart((source) => CLIENT.some((name) => source === join(ROOT, "src", name)))];
+  const all = { contents: CLIENT.map((name) => `export * from "./${name}";`).join("\n"), resolveDir: join(ROOT, "src") };
+  const { outputs } = (await bundle({}, { stdin: all, outdir: undefined, outfile: "names.js", write: false, metafile: true, plugins: [apart()] })).metafile, plugins = [apart(outputs["names.js"].exports)];
   const imported = await asset(ASSETS, { plugins, define: { SERIES: "false" } });
   imported.push(...(await asset(ASSETS_OF_SERIES, { plugins, define: { SERIES: "true" } })));
   const stdin = { contents: clientModule(imported), resolveDir: join(ROOT, "src") };
-  await asset({}, { stdin, outdir: undefined, outfile: join(outdir, "client.js"), plugins: [apart(() => false)] });
+  await asset({}, { stdin, outdir: undefined, outfile: join(outdir, "client.js"), plugins: [apart()] });
 }

@@ -18,8 +18,7 @@ FACTS = {
     "localEpsilon": None,
     "opens": NOW - HOUR,
     "closes": NOW + 48 * HOUR,
-    "messages": 777,
-    "bytes": 39_680,
+    "sizes": [{"messages": 1, "bytes": 151}, {"messages": 777, "bytes": 39_680}],
     "sentences": [
         "Your answer is put into a sealed envelope, together with 776 more envelopes.",
         "That you took part is not hidden.",
@@ -34,6 +33,8 @@ def checked(state="none", note="", **facts):
 
 SERIES = {"series": True}
 """Options of the cases that the page of a series shows."""
+NUMBERS = {"numbers": True}
+"""Options of those that a page needs the texts about numbers for."""
 
 
 def turn(status, round_index=2, *, following=7, state="none"):
@@ -75,7 +76,9 @@ CASES = {
     "question-count": Case("question", {"check": checked(categories=None)}),
     "question-select": Case("question", {"check": checked(categories=[f"District {n}" for n in range(40)])}),
     "question-number": Case(
-        "question", {"check": checked(categories=None, interval={"lower": 0, "upper": 120, "whole": True})}
+        "question",
+        {"check": checked(categories=None, interval={"lower": 0, "upper": 120, "whole": True})},
+        options=NUMBERS,
     ),
     "question-code": Case("question", {"check": CHECKED}, options={"tokens": True}),
     "question-long": Case(
@@ -84,7 +87,10 @@ CASES = {
     ),
     "error": Case("question", {"check": CHECKED}, submit=True),
     "error-number": Case(
-        "question", {"check": checked(categories=None, interval={"lower": 0, "upper": 9, "whole": False})}, submit=True
+        "question",
+        {"check": checked(categories=None, interval={"lower": 0, "upper": 9, "whole": False})},
+        submit=True,
+        options=NUMBERS,
     ),
     "sealing": Case("sealing", {"check": CHECKED, "answer": {"done": 300, "total": 777}}, choose=True, submit=True),
     "waiting": Case("waiting", SENT | {"send": refusal("unreachable")}, choose=True, submit=True),

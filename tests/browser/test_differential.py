@@ -28,6 +28,7 @@ RECOMPUTED = {
     "strings": ("tree-blanket",),
     "sum": ("duchi", "local-laplace", "piecewise", "privacy-blanket", "split-and-mix"),
 }  # fmt: skip
+AUGMENTED = {"count": ("shuffler-laplace",), "histogram": ("shuffler-geometric", "shuffler-laplace")}
 PINNED = {"count": ("cheu", "pure-sum"), "histogram": ("cheu", "count-min"), "sum": ("cheu",)}
 AUTHOR, SHUFFLER, ANALYZER, ROUND_KEY = (
     *(SigningKey.create() for _ in range(2)),
@@ -64,20 +65,31 @@ def task_of(question, name, *, users, epsilon, delta, honest_fraction=1.0, versi
     )
 
 
-def random_task(question, name):
+def random_task(question, name, *, version=None, **options):
     """A task for a random target; infeasible ones are drawn again with more users."""
     users = round(math.exp(random.uniform(math.log(300), math.log(30_000))))
     while True:
         target = {
             "epsilon": round(math.exp(random.uniform(math.log(0.3), math.log(3))), 3),
-            "delta": float(f"{10 ** random.uniform(-10, -5):.2g}"),
+            "delta": 0.0 if name == "shuffler-geometric" else float(f"{10 ** random.uniform(-10, -5):.2g}"),
             "honest_fraction": random.choice([1.0, 0.9, 0.57]),
-            "version": random.choice([1, 2]),
-        }
+            "version": version or random.choice([1, 2]),
+        } | options
         try:
             return task_of(question, name, users=users, **target), f"{question}/{name} {users} {target}"
         except InfeasibleError:
             users *= 2
+
+
+def random_tasks():
+    """A task of every protocol whose guarantee the client computes, with and without carriers, by its description."""
+    tasks = [random_task(question, name) for question, names in RECOMPUTED.items() for name in names]
+    tasks += [random_task(question, name, version=2) for question, names in AUGMENTED.items() for name in names]
+    tasks += [
+        random_task(question, "correlated-noise", version=2, carriers=random.choice([0.03, 0.25, 0.9]))
+        for question in ("count", "histogram")
+    ]
+    return {name: task for task, name in tasks}
 
 
 def too_strong(task):
@@ -85,8 +97,8 @@ def too_strong(task):
 
     Of two values, and of hashes with many messages, the client computes a delta that is up to some per cent smaller.
     """
-    if task.protocol.trust == "local":
-        return replace(task, epsilon=task.epsilon * 0.999, delta=1e-9)
+    if task.protocol.trust == "local" or task.delta == 0:
+        return replace(task, epsilon=task.epsilon * 0.999, delta=min(task.delta, 1e-9))
     is_bit = task.protocol.name in ("shuffled-k-rr", "privacy-blanket") and task.protocol.message_format.codes == 2
     share = 0.95 if is_bit or task.protocol.name == "hashed-blanket" else 0.999
     return replace(task, delta=task.guarantee.delta_at(task.epsilon) * share)
@@ -122,9 +134,7 @@ def signed(task):
 
 
 def test_recomputed_guarantees(verdicts):
-    tasks = dict(
-        reversed(random_task(question, name)) for question, names in RECOMPUTED.items() for name in names
-    )  # fmt: skip
+    tasks = random_tasks()
     found = verdicts({name: signed(task) for name, task in tasks.items()})
     for name, task in tasks.items():
         guarantee = authentic_task(signed(task), AUTHOR.public).guarantee
@@ -140,9 +150,7 @@ def test_recomputed_guarantees(verdicts):
 
 
 def test_claims_a_little_too_strong_are_refused_by_both(verdicts):
-    tasks = dict(
-        reversed(random_task(question, name)) for question, names in RECOMPUTED.items() for name in names
-    )  # fmt: skip
+    tasks = random_tasks()
     boasts = {name: signed(too_strong(task)) for name, task in tasks.items()}
     for name, content in boasts.items():
         with pytest.raises(ParameterError) as refused:

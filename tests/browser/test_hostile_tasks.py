@@ -9,13 +9,13 @@ import json
 import random
 
 from survey_rounds import resigned
-from test_differential import AUTHOR, RECOMPUTED, task_of
+from test_differential import AUGMENTED, AUTHOR, RECOMPUTED, task_of
 
 from shuffledp.collection.device import authentic_task
 from shuffledp.collection.wire.keys import to_base64
 from shuffledp.errors import ParameterError
 
-DOCUMENTS = 150
+DOCUMENTS = 200
 MAX_MILLISECONDS = 60_000  # seconds on an idle machine; a test must not depend on load
 REASONS = {None, "malformed", "inconsistent", "bad-guarantee", "policy", "version", "unsupported"}
 NUMBERS = ["0.0", "1.0", "-1.0", "1e-300", "1e-12", "0.5", "2.0", "700.0", "1e+300", "0.99", "1e-06", "nan", "1.00"]
@@ -79,6 +79,8 @@ def other_wire(task):
         "carriers": [
             {"messages_per_report": 70_000, "minimum": 1},
             {"messages_per_report": 65_536, "minimum": 3},
+            {"messages_per_report": random.choice([1, 2, 100, 1000]), "minimum": random.choice([0, 1, 70, 71, 10**9])},
+            None,
             {},
             1,
         ],
@@ -106,6 +108,8 @@ def hostile(document):
         task |= {"minimum_users": terms["users"], "maximum_users": 10**9}
         if "honest_users" in task["guarantee"] and task["guarantee"]["honest_users"] != 1:
             task["guarantee"]["honest_users"] = terms["users"]
+        if task.get("carriers") and isinstance(parameters.get("honest_carriers"), int):
+            task["carriers"] = task["carriers"] | {"minimum": parameters["honest_carriers"]}
         if random.random() < 0.5:
             terms["delta"] = task["guarantee"]["delta"] = "0.99"
     return task
@@ -126,10 +130,19 @@ def wrongly_accepted(contents, verdicts):
 
 
 def test_nothing_is_accepted_that_python_refuses(web, tmp_path):
+    kinds = [(question, name, {}) for question, names in RECOMPUTED.items() for name in names]
+    later = [(question, name, {}) for question, names in AUGMENTED.items() for name in names]
+    later += [(question, "correlated-noise", {"carriers": 0.25}) for question in ("count", "histogram")]
     good = [
-        task_of(question, name, users=300, epsilon=1.0, delta=1e-6, version=random.choice([1, 2])).to_document()
-        for question, names in RECOMPUTED.items()
-        for name in names
+        task_of(
+            *kind,
+            users=300,
+            epsilon=1.0,
+            delta=0.0 if "shuffler-geometric" in kind else 1e-6,
+            version=2 if (*kind, options) in later else random.choice([1, 2]),
+            **options,
+        ).to_document()
+        for *kind, options in (*kinds, *later, *later)
     ]
     documents = [hostile(random.choice(good)) for _ in range(DOCUMENTS)] + good
     contents = [resigned(document, AUTHOR) for document in documents]

@@ -3,7 +3,7 @@
 import pytest
 from page_checks import faults
 from survey_rounds import Round
-from survey_states import CASES, SERIES, bring_about, scripted_worker
+from survey_states import CASES, NUMBERS, SERIES, bring_about, scripted_worker
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +24,8 @@ def origins(prepared, tmp_path_factory):
         target, asked = directory / str(len(list(directory.iterdir()))), prepared.rehearsal.task
         if options == SERIES:
             asked, options = series, {}
+        if options == NUMBERS:
+            asked, options = prepared.task("sum/duchi"), {}
         return prepared.served(asked, target, language=language, **options)
 
     return build
@@ -45,7 +47,7 @@ MAIN_STATES = (
 )
 def test_all_states(origins, web, browser, language, scheme, width, names):
     found = {}
-    for options in ({}, {"tokens": True}, {"kiosk": True}, SERIES):
+    for options in ({}, {"tokens": True}, {"kiosk": True}, SERIES, NUMBERS):
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}, locale=language)
         context.set_default_timeout(120_000)
         page = context.new_page()

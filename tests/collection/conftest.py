@@ -43,7 +43,7 @@ class Parties:
             "sum": {"domain": sdp.Interval(-1.0, 4.0)},
             "quantiles": {"domain": sdp.Bins(-1.0, 4.0, 16)},
             "strings": {"domain": sdp.Strings("a-z", 2)},
-        }[question]
+        }[question] | changes.pop("options", {})
         maximum = changes.pop("maximum_users", 5 * users)
         return Task.create(
             kind=sdp.find(question, short),

@@ -1,8 +1,13 @@
 /** The values that people give, and how one becomes the input of a randomizer: the same rules as in Python. */
 import { fields, list, type Json } from "./canonical.ts";
-import { boolean, integer, number } from "./numbers.ts";
+import { integer, number } from "./numbers.ts";
 import { check, Refusal } from "./refusal.ts";
 import { checkString } from "./texts.ts";
+
+export function boolean(document: Json | undefined): boolean {
+  check(typeof document === "boolean", "true or false");
+  return document;
+}
 
 export type Value = string | number | boolean;
 /** 0 or 1, an index, a position from 0 to 1 in an interval, a bin, or the cell of a string on every level of a tree. */

@@ -71,6 +71,3 @@ export class SecureDraws implements Draws {
     return index;
   }
 }
-
-/** `below(n)` if `coin(blanket)`, else x. */
-export const response = (draws: Draws, x: bigint, n: bigint, blanket: Dyadic): bigint => (draws.coin(blanket) ? draws.below(n) : x);

@@ -1,7 +1,7 @@
 /** Levels of an interval: a value of a sum, rounded at random so that the mean is exact. */
 import { type Interval } from "./domain.ts";
 import { type Draws } from "./draw.ts";
-import { dyadicOf } from "./numbers.ts";
+import { dyadicOf } from "./ratios.ts";
 
 /** The position in an interval as a number of levels from 0 to n, not rounded. */
 function scaledLevel(domain: Interval, position: number, n: number): number {

@@ -52,11 +52,6 @@ export function integer(document: Json | undefined, least = 0, largest = Number.
   return Number(bigInteger(document, BigInt(least), BigInt(largest)));
 }
 
-export function boolean(document: Json | undefined): boolean {
-  check(typeof document === "boolean", "true or false");
-  return document;
-}
-
 export const bitLength = (x: bigint): number => (x === 0n ? 0 : x.toString(2).length);
 
 /** A probability of at most 128 bits that is exact as a double, or whose complement is. */
@@ -86,23 +81,6 @@ export const complement = ({ numerator, bits }: Dyadic): Dyadic => ({ numerator:
 export function logComplement(p: Dyadic): number {
   const x = toDouble(p);
   return x < 0.5 ? Math.log1p(-x) : Math.log(toDouble(complement(p)));
-}
-
-/** ln(numerator / denominator) of positive integers, rounded up. */
-export function logRatioAbove(numerator: bigint, denominator: bigint): number {
-  const ratio = (numerator << 80n) / denominator + 1n, excess = Number(ratio - (1n << 80n)) / 2 ** 80;
-  const logarithm = Math.abs(excess) < 0.25 ? Math.log1p(excess) : Math.log(Number(ratio) / 2 ** 80);
-  return logarithm + Math.abs(logarithm) * 1e-14 + 1e-15;
-}
-
-/** Whether p < q. */
-export const isBelow = (p: Dyadic, q: Dyadic): boolean => p.numerator << BigInt(q.bits) < q.numerator << BigInt(p.bits);
-
-/** The exact value of a double in [0, 1]. */
-export function dyadicOf(x: number): Dyadic {
-  let bits = 0;
-  for (; !Number.isInteger(x); bits++) x *= 2;
-  return { numerator: BigInt(x), bits };
 }
 
 export function gcd(a: bigint, b: bigint): bigint {

@@ -119,7 +119,7 @@ function logarithm(p: bigint, q: bigint, bits: number): bigint {
 }
 
 /** e^-x for x over 2^bits, up to a few units. */
-function exponential(x: bigint, bits: number): bigint {
+export function exponential(x: bigint, bits: number): bigint {
   const size = BigInt(bits + 64), one = 1n << size;
   const halvings = BigInt(Math.max(0, x.toString(2).length - bits + 8));
   const small = (x << 64n) >> halvings;

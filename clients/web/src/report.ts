@@ -44,24 +44,29 @@ export async function sealedReport(task: Task, value: Value, progress: Progress 
   return concat(beginning, roundKey ? await (await Sealer.create(roundKey, outerInfo(beginning))).seal(messages) : messages);
 }
 
-/** The messages of a report, drawn again while they are more than fit. */
-export function randomized(task: Pick<Task, "protocol" | "messagesPerReport">, input: Input, draws: Draws): Message[] {
+/**
+ * The messages of a report, drawn again while they are more than fit, and how many it has with dummies. Who is a carrier is drawn once, before
+ * and without everything else: a coin that is tossed again with the noise would come out less often, and the length of a report shows it.
+ */
+export function randomized({ protocol, messagesPerReport, carriers }: Pick<Task, "protocol" | "messagesPerReport" | "carriers">, input: Input, draws: Draws): { messages: Message[]; count: number } {
+  const { roles } = protocol, isCarrier = carriers !== null && draws.coin(roles!.probability), count = isCarrier ? carriers.messagesPerReport : messagesPerReport;
+  if (carriers && !isCarrier) return { messages: roles!.own(input), count };
   for (let attempt = 0; attempt < MAX_DRAWS; attempt++) {
-    const messages = task.protocol.randomize(draws, input, task.messagesPerReport);
-    if (messages && messages.length <= task.messagesPerReport) return messages;
+    const messages = protocol.randomize(draws, input, count);
+    if (messages && messages.length <= count) return { messages, count };
   }
   throw new Refusal("policy", "the protocol nearly always sends more messages than a report of this task may have");
 }
 
-/** The contents to seal: messages and dummies, always as many and of one size. */
-function padded(task: Task, messages: readonly Message[]): Bytes[] {
+/** The contents to seal: messages and dummies, of one size and as many whatever the value is. */
+function padded(task: Task, { messages, count }: { readonly messages: readonly Message[]; readonly count: number }): Bytes[] {
   const contents = messages.map((message) => concat(MESSAGE, pack(task.protocol.format, message)));
-  while (contents.length < task.messagesPerReport) contents.push(new Uint8Array(1 + task.messageSize));
+  while (contents.length < count) contents.push(new Uint8Array(1 + task.messageSize));
   return contents;
 }
 
 /** Throws unless these are the bytes of a report of the task. */
 export function checkReport(task: Task, report: Uint8Array): void {
-  if (!(report instanceof Uint8Array) || report.length !== task.reportSize || !header(task).every((byte, i) => byte === report[i]))
+  if (!(report instanceof Uint8Array) || ![task.reportSize, task.carriers?.reportSize].includes(report.length) || !header(task).every((byte, i) => byte === report[i]))
     throw new Refusal("damaged", "the stored report is damaged and was not sent");
 }

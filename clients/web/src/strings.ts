@@ -1,7 +1,8 @@
 /** Domains of strings: the alphabet, normalization on the device, and the number of a string, as in Python. */
 import { utf8 } from "./bytes.ts";
 import { fields, type Json } from "./canonical.ts";
-import { bitLength, boolean, integer } from "./numbers.ts";
+import { boolean } from "./domain.ts";
+import { bitLength, integer } from "./numbers.ts";
 import { check } from "./refusal.ts";
 
 const MAX_LENGTH = 512, MAX_WORD_BITS = 512, MAX_SYMBOLS = 1 << 16, LEAST_RANGE = 3;

@@ -11,7 +11,7 @@ import { check, Refusal } from "./refusal.ts";
 import { SEALING_BYTES, SUITE } from "./sealing.ts";
 import { verifySigned, type Signed } from "./signed.ts";
 import { readText } from "./texts.ts";
-import { KEYS_OF_VERSION_2, readWire } from "./wire_version_2.ts";
+import { KEYS_OF_VERSION_2, readWire, type Carriers } from "./wire_version_2.ts";
 
 const KEYS = [
   "format", "version", "name", "description", "population", "protocol", "guarantee", "minimum_users", "maximum_users", "opens", "closes",
@@ -29,12 +29,14 @@ export interface Guarantee {
   readonly epsilon: number;
   readonly delta: number;
   deltaAt(epsilon: number): number;
-  /** The honest users among whom a report is hidden; 1 for a local protocol. */
+  /** The honest users among whom a report is hidden; 1 if the guarantee needs no others. */
   readonly honestUsers: number;
   /** The epsilon that is left if shuffler and analyzer collude; Infinity if there is no guarantee. */
   readonly localEpsilon: number;
   /** Whether no shuffler is needed. */
   readonly local: boolean;
+  /** Whether the shuffler adds all noise, and is trusted with it. */
+  readonly augmented: boolean;
   /** Whether this client computed it from the parameters, or relies on a pinned task id. */
   readonly how: "recomputed" | "pinned";
 }
@@ -67,6 +69,8 @@ export interface Task {
   readonly messageSize: number;
   /** Bytes of a report. */
   readonly reportSize: number;
+  /** The longer reports of carriers; null if all reports have one length. */
+  readonly carriers: (Carriers & { readonly reportSize: number }) | null;
   readonly protocol: Protocol<Input>;
   /** Messages are sealed to this key. */
   readonly analyzer: Bytes;
@@ -99,26 +103,29 @@ export async function readTask({ document, version, author, id }: Signed<WireVer
   for (const key of ["minimum_users", "maximum_users", "message_size"]) check(typeof parts[key] === "number", key);
   const wire = version === 1 ? null : await readWire(parts, analyzer, { messages: messagesPerReport, maxMessages: MAX_MESSAGES, users: integer(parts["maximum_users"], 1, MAX_USERS) });
   if (!wire) await readKey(parts["shuffler"], "signing");
-  else if (wire.unsupported) throw new Refusal("unsupported", "this client carries out neither reports of two sizes, series nor hybrid seals");
-  const roundKeys = wire?.roundKeys ?? [], protocol = await readProtocol(parts["protocol"]), { terms } = protocol;
+  else if (wire.unsupported) throw new Refusal("unsupported", "this client carries out neither carriers in a chain of shufflers, series nor hybrid seals");
+  const roundKeys = wire?.roundKeys ?? [], carriers = wire?.carriers ?? null, protocol = await readProtocol(parts["protocol"]), { terms, augmented, roles } = protocol;
+  if (augmented) check(wire !== null && !carriers, "a shuffler that adds dummies");
+  if (roundKeys.length > (augmented ?? Infinity)) throw new Refusal("unsupported", "a chain of shufflers cannot sample reports");
   const maximumUsers = integer(parts["maximum_users"], Math.min(terms.users, MAX_USERS + 1), MAX_USERS), messageSize = packedSize(protocol.format);
   check(protocol.maxMessages === null || protocol.maxMessages <= MAX_MESSAGES, "fewer messages");
   check(expectedDraws(protocol) <= MAX_DRAWS, "fewer random draws");
   const claim = object(parts["guarantee"], ["epsilon", "delta", "honest_users", "local_epsilon"]);
   const epsilon = number(claim["epsilon"]), delta = number(claim["delta"]);
   check(epsilon >= 1e-12 && epsilon <= 700 && (delta >= 1e-300 || (wire !== null && delta === 0)) && delta < 1, "epsilon and delta");
-  const localEpsilon = claim["local_epsilon"] === null ? Infinity : number(claim["local_epsilon"]), honestUsers = protocol.local ? 1 : terms.honest;
+  const localEpsilon = claim["local_epsilon"] === null ? Infinity : number(claim["local_epsilon"]), honestUsers = protocol.local || augmented ? 1 : terms.honest;
   const consistent = {
     minimum_users: parts["minimum_users"] === terms.users,
     messages_per_report: protocol.maxMessages === null || protocol.maxMessages === messagesPerReport,
+    carriers: carriers?.minimum === roles?.minimum && (!carriers || messagesPerReport === 1),
     message_size: parts["message_size"] === messageSize,
     suite: parts["suite"] === SUITE,
     honest_users: claim["honest_users"] === honestUsers,
     local_epsilon: isClose(localEpsilon, protocol.localEpsilon),
   };
   for (const [key, holds] of Object.entries(consistent)) if (!holds) throw new Refusal("inconsistent", `${key} does not follow from the protocol`);
-  const deltaAt = checkedGuarantee(protocol, { epsilon, delta, messagesPerReport, maximumUsers }, pins.includes(id));
-  const { domain } = protocol;
+  const deltaAt = checkedGuarantee(protocol, { epsilon, delta, maximumUsers, ...(carriers ?? { messagesPerReport }) }, pins.includes(id));
+  const { domain } = protocol, sizeOf = (messages: number) => REPORT_HEADER_BYTES + messages * (1 + messageSize + SEALING_BYTES * (roundKeys.length || 1)) + (wire ? SEALING_BYTES : 0);
   return {
     id, version, author, name, description, population, domain, protocol, analyzer, opens, closes, maximumUsers, messagesPerReport, messageSize,
     question: protocol.name.split("/")[0] as Question,
@@ -127,8 +134,9 @@ export async function readTask({ document, version, author, id }: Signed<WireVer
     interval: domain.kind === "interval" ? domain : domain.kind === "bins" ? { lower: domain.lower, upper: domain.upper, whole: false } : null,
     minimumUsers: terms.users,
     roundKeys,
-    reportSize: REPORT_HEADER_BYTES + messagesPerReport * (1 + messageSize + SEALING_BYTES * (roundKeys.length || 1)) + (wire ? SEALING_BYTES : 0),
-    guarantee: { epsilon, delta, deltaAt, honestUsers, localEpsilon: protocol.localEpsilon, local: protocol.local ?? false, how: protocol.delta ? "recomputed" : "pinned" },
+    reportSize: sizeOf(messagesPerReport),
+    carriers: carriers && { ...carriers, reportSize: sizeOf(carriers.messagesPerReport) },
+    guarantee: { epsilon, delta, deltaAt, honestUsers, localEpsilon: protocol.localEpsilon, local: protocol.local ?? false, augmented: !!augmented, how: protocol.delta ? "recomputed" : "pinned" },
   };
 }
 

@@ -16,7 +16,8 @@ export interface Settings {
   readonly language: "en" | "de";
   readonly tokens: boolean;
   readonly kiosk: boolean;
-  readonly policy: Policy;
+  /** The limits that are not the defaults of the client. */
+  readonly policy: Partial<Policy>;
   readonly texts: Readonly<Record<string, string>>;
 }
 
@@ -38,8 +39,8 @@ export interface Facts {
   readonly localEpsilon: number | null;
   readonly opens: number;
   readonly closes: number;
-  readonly messages: number;
-  readonly bytes: number;
+  /** Of a report; two if chance decides who sends the longer one. */
+  readonly sizes: readonly { readonly messages: number; readonly bytes: number }[];
   /** What is sent and what it reveals, in the words of the client. */
   readonly sentences: readonly string[];
   /** Of a series: what this device may do now, and the times of all rounds. */

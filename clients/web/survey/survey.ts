@@ -135,12 +135,13 @@ async function ask(): Promise<void> {
 
 async function answer(value: Value): Promise<void> {
   const known = facts!;
-  const bar = element("progress", { max: known.messages, value: 0, aria: { label: wording.text("sealing_title") } }), count = paragraph("");
+  const bar = element("progress", { value: 0, aria: { label: wording.text("sealing_title") } }), count = paragraph("");
   const progress = (done: number, total: number): void => {
+    bar.max = total;
     bar.value = done;
     count.textContent = wording.text("sealing", { done: wording.number(done), total: wording.number(total) });
   };
-  progress(0, known.messages);
+  progress(0, known.sizes[0]!.messages);
   show("sealing", wording.text("sealing_title"), ...asked(), bar, count);
   link!.onprogress = progress;
   try {

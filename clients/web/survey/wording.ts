@@ -40,7 +40,7 @@ export class Wording {
         localEpsilon === null ? this.text("fact_collusion_nothing") : this.text("fact_collusion_value", { epsilon: this.number(roundUp(localEpsilon)) }),
       ],
       [this.text("fact_protocol"), facts.protocol],
-      [this.text("fact_report"), this.text("fact_report_value", { messages: this.number(facts.messages), bytes: this.number(facts.bytes) })],
+      [this.text("fact_report"), facts.sizes.map(({ messages, bytes }) => this.text("fact_report_value", { messages: this.number(messages), bytes: this.number(bytes) })).join(" / ")],
       [this.text("fact_task"), this.settings.task],
     ];
   }

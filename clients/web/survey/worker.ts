@@ -75,8 +75,7 @@ function facts(task: Task, sentences: readonly Sentence[]): Facts {
     localEpsilon: Number.isFinite(guarantee.localEpsilon) ? guarantee.localEpsilon : null,
     opens: +task.opens,
     closes: +task.closes,
-    messages: task.messagesPerReport,
-    bytes: task.reportSize,
+    sizes: [task, ...(task.carriers ? [task.carriers] : [])].map(({ messagesPerReport, reportSize }) => ({ messages: messagesPerReport, bytes: reportSize })),
     sentences: sentences.map(({ text }) => text),
   };
 }

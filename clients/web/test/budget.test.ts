@@ -84,7 +84,7 @@ test("samples are upper bounds, also where a curve is not evaluated, slow, or un
 
 const charge = (epsilon: number, task = "00".repeat(32)): Charge => ({
   task, population: "city", author: "0123456789abcdef", closes: new Date("2027-01-01"), now: Date.parse("2026-06-01"), epsilon, delta: 0,
-  guarantee: { epsilon, delta: 0, deltaAt: response(epsilon), honestUsers: 1, localEpsilon: epsilon, local: true, how: "recomputed" },
+  guarantee: { epsilon, delta: 0, deltaAt: response(epsilon), honestUsers: 1, localEpsilon: epsilon, local: true, augmented: false, how: "recomputed" },
 });
 
 /** How many of several reports at once fit into a budget that has room for one. */

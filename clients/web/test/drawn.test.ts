@@ -6,7 +6,8 @@ import { SecureGeometric } from "../src/geometric.ts";
 import { SecureNoise } from "../src/noise.ts";
 import { type Dyadic } from "../src/numbers.ts";
 import { Shares } from "../src/real_bounds.ts";
-import { drawnDistributions, FaultyCoin, FirstLevel, LARGEST_Z, withoutRedraw, withRedraw } from "./drawn.ts";
+import { withFault } from "./altered.ts";
+import { drawnDistributions, drawnRoles, FaultyCoin, FirstLevel, LARGEST_Z, withoutRedraw, withRedraw } from "./drawn.ts";
 
 const randomizers = ["randomizers", "clusters"].flatMap((name) => JSON.parse(readFileSync(new URL(`../../../vectors/v1/${name}.json`, import.meta.url), "utf8")).randomizers);
 /** Reports per distribution; make test-slow draws more. */
@@ -19,6 +20,29 @@ test("reports are drawn from the distributions of the vectors", async (context) 
   assert.ok(drawn.length > 100);
   assert.deepEqual(drawn.filter(isBad), []);
 });
+
+const carriers = JSON.parse(readFileSync(new URL("../../../vectors/v2/carriers.json", import.meta.url), "utf8")).randomizers.filter(({ reports }: { reports: unknown[] }) => reports.length);
+
+test("reports are drawn with the role of carriers, which depends on neither the value nor the noise", async (context) => {
+  const drawn = await drawnRoles(carriers, REPORTS);
+  context.diagnostic(`${drawn.length} distributions, largest z ${Math.max(...drawn.map(({ z }) => z)).toFixed(2)}`);
+  assert.equal(drawn.length, 4);
+  assert.deepEqual(drawn.filter(isBad), []);
+});
+
+const COIN = "draws.coin(roles!.probability)", IN_ROLE = "const messages = protocol.randomize(draws, input, count);";
+const FAULTS_OF_ROLES = {
+  "the role is drawn anew when the noise does not fit": { file: "report.ts", right: `${IN_ROLE}\n    if (messages`, faulty: `${IN_ROLE}\n    if (!messages && carriers) return randomized({ protocol, messagesPerReport, carriers }, input, draws);\n    if (messages` },
+  "the role depends on the value": { file: "report.ts", right: COIN, faulty: `(${COIN} || (input === 1 && ${COIN}))` },
+  "the coin is the opposite": { file: "report.ts", right: COIN, faulty: `!${COIN}` },
+  "who is no carrier sends another value": { file: "report.ts", right: "roles!.own(input)", faulty: "roles!.own(1 - (input as number))" },
+} as const;
+
+for (const [name, fault] of Object.entries(FAULTS_OF_ROLES))
+  test(`carriers: found if ${name}`, async () => {
+    const drawn = await withFault(fault, "report.ts", ({ randomized }: typeof import("../src/report.ts")) => drawnRoles(carriers, 3000, randomized));
+    assert.ok(drawn.filter(isBad).length >= 2, JSON.stringify(drawn));
+  });
 
 test("a coin with <= is found", async () => {
   const coarse = randomizers.filter(({ name }: { name: string }) => /balcer-cheu, padded|randomized-response, half|k-rr, three/.test(name));

@@ -8,7 +8,7 @@ import { pack, type Message } from "../src/packing.ts";
 import { type Protocol } from "../src/protocols/protocol.ts";
 import { PROTOCOLS, readProtocol } from "../src/protocols/registry.ts";
 import { randomized } from "../src/report.ts";
-import { Fraction } from "./fractions.ts";
+import { Fraction, ONE } from "./fractions.ts";
 
 /** Of a standard normal deviate, one-sided: a probability of 1e-6 over all distributions together, of which there are fewer than 200. */
 export const LARGEST_Z = 5.73;
@@ -39,7 +39,7 @@ export class FirstLevel extends SecureDraws {
 type Randomize = (protocol: Protocol<Input>, input: Input, limit: number, draws: Draws) => Message[];
 
 /** As it should be: what does not fit is drawn again. */
-export const withRedraw: Randomize = (protocol, input, limit, draws) => randomized({ protocol, messagesPerReport: limit }, input, draws);
+export const withRedraw: Randomize = (protocol, input, limit, draws) => randomized({ protocol, messagesPerReport: limit, carriers: null }, input, draws).messages;
 
 /** The fault: a report that does not fit is cut off instead. */
 export const withoutRedraw: Randomize = (protocol, input, limit, draws) => {
@@ -61,6 +61,24 @@ export async function drawnDistributions(randomizers: VectorCase[], perReport: n
         counts.set(key, (counts.get(key) ?? 0) + 1);
       }
       all.push({ name: `${name}: ${value}`, ...compared(counts, law, perReport) });
+    }
+  }
+  return all;
+}
+
+/** Reports of carriers and of the others, by how many messages they have with dummies and by what they contain. */
+export async function drawnRoles(randomizers: VectorCase[], perReport: number, randomizedBy = randomized): Promise<Drawn[]> {
+  const all: Drawn[] = [];
+  for (const { name, protocol: document, messages_per_carrier_report: cap, minimum_carriers: minimum, reports } of randomizers) {
+    const protocol = await readProtocol(document), task = { protocol, messagesPerReport: 1, carriers: { messagesPerReport: cap, minimum, reportSize: 0 } }, draws = protocol.source!();
+    const { numerator, bits } = protocol.roles!.probability, chance = new Fraction(numerator, 1n << BigInt(bits));
+    for (const { value, law, other } of reports) {
+      const expected = Object.fromEntries(Object.entries<string>(law).map(([key, mass]) => [`${cap}: ${key}`, String(chance.times(Fraction.parse(mass)))])), counts = new Map<string, number>();
+      for (let i = 0; i < perReport; i++) {
+        const { messages, count } = randomizedBy(task, value, draws), key = `${count}: ${messages.map((message) => hex(pack(protocol.format, message))).sort().join(" ")}`;
+        counts.set(key, (counts.get(key) ?? 0) + 1);
+      }
+      all.push({ name: `${name}: ${value}`, ...compared(counts, { ...expected, [`1: ${other}`]: String(ONE.minus(chance)) }, perReport) });
     }
   }
   return all;

@@ -9,7 +9,7 @@ import { checkVersion2 } from "./vectors_v2.ts";
 
 const load = (version: string, ...names: string[]): object =>
   Object.fromEntries(names.map((name) => [name, JSON.parse(readFileSync(new URL(`../../../vectors/${version}/${name}.json`, import.meta.url), "utf8"))]));
-const files = { ...load("v1", "task", "randomizers", "clusters", "report", "sealing"), v2: load("v2", "task", "report", "token", "carriers", "series", "hybrid") } as VectorFiles;
+const files = { ...load("v1", "task", "randomizers", "clusters", "report", "sealing"), v2: load("v2", "task", "report", "token", "carriers", "augmented", "series", "hybrid") } as VectorFiles;
 
 test("vectors", async (context) => {
   const { passed, failures, skipped } = await checkVectors(files);

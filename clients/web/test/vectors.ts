@@ -48,16 +48,16 @@ export async function reasonOf(action: () => unknown): Promise<string | null> {
   }
 }
 
-const isNear = (found: number, expected: string, tolerance: number) => Math.abs(found - Number(expected)) <= tolerance * Number(expected) + 1e-12;
+export const isNear = (found: number, expected: string, tolerance: number) => Math.abs(found - Number(expected)) <= tolerance * Number(expected) + 1e-12;
 
-async function checkRandomizer(randomizer: Case, tolerance: number, expect: Expect): Promise<void> {
+export async function checkRandomizer(randomizer: Case, tolerance: number, expect: Expect): Promise<void> {
   const { name, guarantee, message_format: format, messages_per_report: messages } = randomizer;
   const protocol = await readProtocol(randomizer.protocol);
   expect(String(protocol.format.bounds) === String(format.bounds.map(BigInt)) && protocol.format.flags === format.flags, `${name}: format`);
   expect(packedSize(protocol.format) === format.size, `${name}: size`);
   expect(randomizer.capped ? protocol.maxMessages === null : protocol.maxMessages === messages, `${name}: maximum number of messages`);
   if (guarantee) {
-    expect((protocol.local ? 1 : protocol.terms.honest) === guarantee.honest_users, `${name}: honest users`);
+    expect((protocol.local || protocol.augmented ? 1 : protocol.terms.honest) === guarantee.honest_users, `${name}: honest users`);
     expect(guarantee.local_epsilon === null ? protocol.localEpsilon === Infinity : isNear(protocol.localEpsilon, guarantee.local_epsilon, tolerance), `${name}: local epsilon`);
     for (const [epsilon, delta] of Object.entries<string>(protocol.delta ? guarantee.deltas : {})) {
       const found = protocol.delta!(Number(epsilon));

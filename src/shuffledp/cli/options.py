@@ -320,7 +320,7 @@ AllowAugmentedOption = Annotated[
     bool,
     typer.Option(
         "--allow-augmented",
-        help="Also report to tasks that trust the shuffler to add all noise (trust augmented).",
+        help="Also answer tasks that trust the shuffler to add all noise (trust augmented).",
     ),
 ]
 ConfigOption = Annotated[

@@ -22,7 +22,6 @@ from shuffledp.collection.survey import site
 from shuffledp.collection.survey.serving import SiteServer
 from shuffledp.collection.survey.site import CLIENT_FILES, LANGUAGES, NOT_SERVED, BuiltSite, Survey, write_site
 from shuffledp.collection.task.series import RoundKeys, Series
-from shuffledp.collection.task.task import Task
 from shuffledp.collection.task.wire_version_2 import (
     SeriesRound,
     ShufflerKeys,
@@ -141,11 +140,24 @@ def test_tasks_that_are_refused(survey, signed, parties):
         Survey.verified(forged, author=parties.author.public, server=SERVER, asker="City")
 
 
+CLIENT = Path(__file__).parents[3] / "clients" / "web" / "src"
+
+
+def test_the_client_has_the_same_default_limits():
+    """A page names only those that differ."""
+    text = re.search(r"DEFAULT_POLICY: Policy = \{ (.*) \};", (CLIENT / "policy.ts").read_text(encoding="utf-8"))[1]
+    numbers = {"65_536": 65_536, "1 << 24": 1 << 24, "false": False}
+    pairs = (pair.split(": ") for pair in text.split(", "))
+    stated = {name: numbers.get(value) if value in numbers else float(value) for name, value in pairs}
+    defaults = vars(Policy())
+    assert stated == {re.sub("_(.)", lambda match: match[1].upper(), name): value for name, value in defaults.items()}
+
+
 def test_the_client_has_a_file_for_every_protocol():
-    registry = Path(__file__).parents[3] / "clients" / "web" / "src" / "protocols" / "registry.ts"
+    registry = CLIENT / "protocols" / "registry.ts"
     rows = re.findall(r'import\("\./(\w+)\.ts"\), \[(.*?)\]\]', registry.read_text(encoding="utf-8"))
     found = {f"client-{file.replace('_', '-')}.js": tuple(re.findall('"(.*?)"', names)) for file, names in rows}
-    versionless = {file: tuple(name.removesuffix("/2") for name in names) for file, names in CLIENT_FILES.items()}
+    versionless = {file: tuple(re.sub("/[23]$", "", name) for name in names) for file, names in CLIENT_FILES.items()}
     assert found == versionless
 
 
@@ -176,6 +188,19 @@ ANSWERED = sorted(
     for name in names
     if name != "sum/split-and-mix" and f"{name}/2" not in site._ANSWERED  # smaller than version 2: see below
 )
+ALLOWED = Policy(max_epsilon=2.0, allow_augmented=True)
+
+
+def task_for(parties, protocol, **changes):
+    """A task that needs the file of the client for this protocol; with carriers, and of wire version 2, as it says."""
+    name = protocol.removesuffix("/3")
+    if name != protocol:
+        changes["options"] = {"carriers": 0.3}
+    if name != protocol or "/shuffler-" in name:
+        changes["wire"] = WireVersion2((ShufflerKeys(parties.shuffler.public, SealingKey.create().public),))
+    if name == "histogram/shuffler-geometric":
+        changes["delta"] = 0.0
+    return parties.task(name, **changes)
 
 
 class TestSize:
@@ -183,8 +208,8 @@ class TestSize:
         options = {"author": parties.author.public, "server": SERVER, "asker": "City", "tokens": True, "kiosk": True}
         sizes = {}
         for protocol in ANSWERED:
-            content = parties.task(protocol, users=3000).signed(parties.author).to_bytes()
-            survey = Survey.verified(content, policy=Policy(max_epsilon=2.0), **options)
+            content = task_for(parties, protocol, users=3000).signed(parties.author).to_bytes()
+            survey = Survey.verified(content, policy=ALLOWED, **options)
             for language in LANGUAGES:
                 sizes[protocol, language] = loaded_bytes(dataclasses.replace(survey, language=language).files())
         largest = max(sizes, key=sizes.get)
@@ -380,18 +405,30 @@ class TestVersion2:
         ):
             dataclasses.replace(survey(signed), task=task)
 
-    def test_carriers_are_refused_in_one_line(self, parties, survey, keys):
-        signed = parties.task("histogram/uniform-blanket", wire=WireVersion2((keys,))).signed(parties.author)
-        task = Task.create(
-            kind=sdp.find("histogram", "correlated-noise"),
-            settings={"users": 500, "domain_size": 3, "carriers": 0.5},
-            epsilon=1.0,
-            delta=1e-4,
-            maximum_users=500,
-            **parties.rest(wire=WireVersion2((keys,))),
-        )
-        with pytest.raises(PolicyError, match=r"^A survey page cannot answer a task with reports of two sizes"):
-            dataclasses.replace(survey(signed), task=task)
+    def test_a_page_of_carriers_has_their_part_of_the_client(self, parties, survey, tmp_path):
+        signed = task_for(parties, "count/correlated-noise/3").signed(parties.author)
+        write_site(survey(signed), tmp_path / "site")
+        assert "client-carried-count.js" in BuiltSite.load(tmp_path / "site").served
+        longest = signed.task.max_messages_per_report
+        with pytest.raises(PolicyError, match=f"has {longest} messages"):
+            survey(signed, policy=Policy(max_messages=longest - 1))
+
+    @pytest.mark.parametrize("protocol", CLIENT_FILES["client-shuffler-noise.js"])
+    def test_an_augmented_page_is_built_only_if_that_is_allowed(self, parties, survey, tmp_path, protocol):
+        signed = task_for(parties, protocol).signed(parties.author)
+        with pytest.raises(PolicyError, match=r"^This task trusts the shuffler to add all noise"):
+            survey(signed)
+        page = survey(signed, policy=ALLOWED, origin="https://survey.example")
+        write_site(page, tmp_path / "site")
+        assert BuiltSite.load(tmp_path / "site").task == signed.task
+        assert "client-shuffler-noise.js" in page.files()
+        limits = Settings(page.files()["index.html"]).settings["policy"]
+        assert limits == {"maxEpsilon": 2.0, "allowAugmented": True}
+        assert Settings(survey().files()["index.html"]).settings["policy"] == {}
+        text = " ".join(page.warnings())
+        assert "The shuffler adds all noise" in text
+        assert "they can learn every answer" in text
+        assert "dishonest" not in text  # the honesty of others does not matter
 
 
 MAX_SERIES_BYTES = 30_000
@@ -451,21 +488,30 @@ class TestSeries:
             BuiltSite.load(tmp_path / "site")
 
     @pytest.mark.parametrize("language", LANGUAGES)
-    @pytest.mark.parametrize("protocol", ["histogram/uniform-blanket", "histogram/k-rr"])
+    @pytest.mark.parametrize(
+        "protocol",
+        ["histogram/uniform-blanket", "histogram/k-rr", "count/shuffler-laplace", "histogram/shuffler-geometric"],
+    )
     def test_the_sentence_about_all_rounds_is_true(self, parties, series_survey, protocol, language):
         """The factor is not below that of two rounds, and at most a hundredth above it; "1 in N" is not below delta."""
         key = ShufflerKeys(parties.shuffler.public, SealingKey.create().public)
-        first = parties.task(protocol, epsilon=0.9, delta=3.3e-7, wire=WireVersion2((key,)))
+        target = 0.0 if protocol == "histogram/shuffler-geometric" else 3.3e-7
+        first = parties.task(protocol, epsilon=0.9, delta=target, wire=WireVersion2((key,)))
         keys = [RoundKeys(first.analyzer, (key.sealing,))]
         keys += [RoundKeys(SealingKey.create().public, (SealingKey.create().public,)) for _ in range(5)]
         series = Series(first, period=86_400, keys=tuple(keys), rounds_per_device=2)
-        settings = Settings(series_survey(series, language=language).files()["index.html"]).settings
-        text = settings["texts"]["total"]
+        survey = series_survey(series, language=language, policy=ALLOWED)
+        text = Settings(survey.files()["index.html"]).settings["texts"]["total"]
         plain = text.replace(".", "").replace(",", ".") if language == "de" else text.replace(",", "")
         factor = float(re.search(r"(?:factor of at most|Faktor) (\d+(?:\.\d+)?)", plain)[1])
         guarantee = first.guarantee
+        others = {"en": "people take part honestly", "de": "Personen ehrlich teilnehmen"}[language]
+        assert (others in text) == (guarantee.trust == "shuffled")
         if guarantee.trust == "local":
             exact = math.exp(2 * guarantee.local_epsilon)
+        elif target == 0:
+            exact = math.exp(1.8)
+            assert not re.search(r"1 (?:in|zu) \d", plain)
         else:
             exact = math.exp(least_epsilon(compose(guarantee.curve, 2), 2 * first.delta))
             assert exact < math.exp(1.8)  # less than the sum

@@ -2,7 +2,8 @@
 import { binomialWindow } from "../accounting/binomial.ts";
 import { oneSided, roundedUp, twoSided } from "../accounting/divergence.ts";
 import { object, type Json, type JsonObject } from "../canonical.ts";
-import { boolean, complement, properDyadic, toDouble, type Dyadic } from "../numbers.ts";
+import { boolean } from "../domain.ts";
+import { complement, properDyadic, toDouble, type Dyadic } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
 import { countParameters, histogramParameters, readTerms, type Reader, type Readers } from "./protocol.ts";

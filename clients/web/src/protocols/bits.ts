@@ -1,7 +1,8 @@
 /** One bit per category: local (histogram/unary), and with rows of fake users (histogram/fake-users). */
 import { binomialWindow } from "../accounting/binomial.ts";
 import { roundedUp, twoSided } from "../accounting/divergence.ts";
-import { complement, dyadic, isBelow, logRatioAbove, properDyadic, toDouble, type Dyadic } from "../numbers.ts";
+import { complement, dyadic, properDyadic, toDouble, type Dyadic } from "../numbers.ts";
+import { isBelow, logRatioAbove } from "../ratios.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
 import { from, histogramParameters, type Reader, type Readers } from "./protocol.ts";

@@ -1,7 +1,8 @@
 /** Cheu et al.: every bit flipped with a fixed probability (count/cheu, histogram/cheu, sum/cheu). Their guarantees are pinned. */
 import { type Draws } from "../draw.ts";
 import { level } from "../levels.ts";
-import { isBelow, properDyadic, type Dyadic } from "../numbers.ts";
+import { properDyadic, type Dyadic } from "../numbers.ts";
+import { isBelow } from "../ratios.ts";
 import { check } from "../refusal.ts";
 import { HALF, logit } from "./bits.ts";
 import { countParameters, from, histogramParameters, sumParameters, text, type Reader, type Readers } from "./protocol.ts";

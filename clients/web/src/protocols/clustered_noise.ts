@@ -1,14 +1,15 @@
 /** Correlated noise whose pairs come in clusters (histogram/correlated-noise, version 2). */
 import { chanceOfAtLeast } from "../accounting/capping.ts";
 import { clusterFlood, clusterRates, tablePair, type Clusters } from "../accounting/clusters.ts";
-import { unaryPair } from "../accounting/correlated.ts";
+import { unaryPair, type Pair } from "../accounting/correlated.ts";
 import { list, type Json } from "../canonical.ts";
+import { type Domain } from "../domain.ts";
 import { type NoiseDraws } from "../noise.ts";
 import { fraction, integer, ratioToDouble, type Dyadic, type Ratio } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
 import { checkCategories, checkWidth, drawable, drawNoise, noisePart, noisyCells, odds, perReport, stayingNoise, twoCellsDelta } from "./correlated_noise.ts";
-import { histogramParameters, type Reader, type Readers } from "./protocol.ts";
+import { histogramParameters, type Protocol, type Reader, type Readers, type Terms } from "./protocol.ts";
 
 /** Noise that stays, of this ratio, and clusters of pairs that cancel. */
 export interface ClusteredNoise { readonly ratio: Dyadic; readonly clusters: Clusters }
@@ -80,22 +81,31 @@ export function readNoise<P extends { ratio: Dyadic; cluster_rate: Ratio; cluste
   return { ...parameters, noise: { ratio, clusters: { rate, ranges, singles } } };
 }
 
-const clusteredHistogram: Reader = (document) => {
-  const { terms, domain, k, noise } = readNoise((readers) => histogramParameters(document, readers)), { ratio, clusters } = noise, { singles } = clusters;
+/** A histogram with the noise of `sharers` users. */
+export function noisyHistogram(
+  { terms, domain, k, noise }: { readonly terms: Terms; readonly domain: Domain; readonly k: number; readonly noise: ClusteredNoise },
+  sharers: number,
+  pairOf: () => Pair,
+): Protocol {
   checkCategories(k);
   return {
     domain, terms, localEpsilon: Infinity, maxMessages: null,
     format: { bounds: [BigInt(k)], flags: 1 },
-    draws: 2 * expectedNoise(noise, terms.honest, k),
+    draws: 2 * expectedNoise(noise, sharers, k),
     source: drawNoise,
     randomize(draws: NoiseDraws, x, limit) {
-      const messages = noisyCells((...cell) => stayingNoise(draws, ratio, terms.honest, ...cell), k, [[BigInt(x), 0n]], limit);
-      const added = messages && clusterNoise(draws, clusters, terms.honest, k, (cell) => [[cell, 0n], [cell, 1n]], limit - messages.length);
+      const messages = noisyCells((...cell) => stayingNoise(draws, noise.ratio, sharers, ...cell), k, [[BigInt(x), 0n]], limit);
+      const added = messages && clusterNoise(draws, noise.clusters, sharers, k, (cell) => [[cell, 0n], [cell, 1n]], limit - messages.length);
       return added && [...messages, ...added];
     },
-    delta: twoCellsDelta(() => (singles ? tablePair(ratio, { ...clusters, singles }) : unaryPair(ratio, clusterFlood(clusters)))),
-    chanceOfMore: (limit) => chanceOfNoise(noise, terms.honest, k, limit),
+    delta: twoCellsDelta(pairOf),
+    chanceOfMore: (limit) => chanceOfNoise(noise, sharers, k, limit),
   };
+}
+
+const clusteredHistogram: Reader = (document) => {
+  const parameters = readNoise((readers) => histogramParameters(document, readers)), { terms, noise: { ratio, clusters } } = parameters, { singles } = clusters;
+  return noisyHistogram(parameters, terms.honest, () => (singles ? tablePair(ratio, { ...clusters, singles }) : unaryPair(ratio, clusterFlood(clusters))));
 };
 
 export const READERS: Readers = { "histogram/correlated-noise": clusteredHistogram };

@@ -1,10 +1,10 @@
 /** Rows of Hadamard matrices: local (histogram/hadamard-response, histogram/bassily-smith), and among uniform ones (histogram/hadamard-blanket). */
 import { blanketDelta } from "../accounting/blanket.ts";
-import { response, type Draws } from "../draw.ts";
+import { type Draws } from "../draw.ts";
 import { bitLength, dyadic } from "../numbers.ts";
 import { check } from "../refusal.ts";
 import { addedMessages, maxBlanketMessages, readBlanket } from "./blankets.ts";
-import { from, histogramParameters, type Reader, type Readers } from "./protocol.ts";
+import { from, histogramParameters, response, type Reader, type Readers } from "./protocol.ts";
 import { localGuarantee, responseEpsilon } from "./local_responses.ts";
 
 /** 1 if a and b have an odd number of ones in common. */

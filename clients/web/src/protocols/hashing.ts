@@ -1,12 +1,12 @@
 /** Hashed categories: local (histogram/local-hashing), and in the clear among uniform ones (histogram/hashed-blanket). */
 import { hashedBlanketDelta } from "../accounting/blanket.ts";
 import { fields } from "../canonical.ts";
-import { response, type Draws } from "../draw.ts";
+import { type Draws } from "../draw.ts";
 import { dyadic, type Dyadic } from "../numbers.ts";
 import { type Message } from "../packing.ts";
 import { check } from "../refusal.ts";
 import { addedMessages, maxBlanketMessages, readBlanket } from "./blankets.ts";
-import { from, histogramParameters, type Reader, type Readers } from "./protocol.ts";
+import { from, histogramParameters, response, type Reader, type Readers } from "./protocol.ts";
 import { localGuarantee, responseEpsilon } from "./local_responses.ts";
 
 export const LARGEST = 2 ** 31;

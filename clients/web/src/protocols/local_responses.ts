@@ -1,11 +1,12 @@
 /** Randomized response without a shuffler (count/randomized-response, histogram/k-rr, sum/duchi). */
 import { pureDelta } from "../accounting/divergence.ts";
 import { type Domain } from "../domain.ts";
-import { response, type Draws } from "../draw.ts";
+import { type Draws } from "../draw.ts";
 import { level } from "../levels.ts";
-import { complement, dyadic, logRatioAbove, type Dyadic } from "../numbers.ts";
+import { complement, dyadic, type Dyadic } from "../numbers.ts";
+import { logRatioAbove } from "../ratios.ts";
 import { check } from "../refusal.ts";
-import { countParameters, histogramParameters, sumParameters, type Protocol, type Reader, type Readers, type Terms } from "./protocol.ts";
+import { countParameters, histogramParameters, response, sumParameters, type Protocol, type Reader, type Readers, type Terms } from "./protocol.ts";
 
 /** The epsilon of response(x, n, blanket). */
 export function responseEpsilon(n: number, blanket: Dyadic): number {

@@ -1,7 +1,8 @@
 /** Local sums: an answer near one's own level (sum/piecewise), and a level with noise (sum/local-laplace). */
 import { level } from "../levels.ts";
 import { SecureGeometric, type GeometricDraws } from "../geometric.ts";
-import { bigInteger, complement, logRatioAbove, properDyadic, toDouble } from "../numbers.ts";
+import { bigInteger, complement, properDyadic, toDouble } from "../numbers.ts";
+import { logRatioAbove } from "../ratios.ts";
 import { check } from "../refusal.ts";
 import { from, sumParameters, type Reader, type Readers } from "./protocol.ts";
 import { localGuarantee } from "./local_responses.ts";

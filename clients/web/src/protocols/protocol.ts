@@ -2,7 +2,8 @@
 import { fields, type Json, type FieldReaders, type Read } from "../canonical.ts";
 import { BIT, categories, readBins, readInterval, readNames, type Bins, type Domain, type Input, type Interval } from "../domain.ts";
 import { type Draws } from "../draw.ts";
-import { integer, number, positiveDecimal } from "../numbers.ts";
+import { type Language, type OwnTexts } from "../explain.ts";
+import { integer, number, positiveDecimal, type Dyadic } from "../numbers.ts";
 import { type Message, type MessageFormat } from "../packing.ts";
 import { check } from "../refusal.ts";
 
@@ -17,6 +18,12 @@ export interface Protocol<I extends Input = number> {
   readonly localEpsilon: number;
   /** Whether the guarantee needs no shuffler. */
   readonly local?: true;
+  /** If the shuffler adds all noise: how many can, one after the other. */
+  readonly augmented?: number;
+  /** Few users, chosen by a coin, add the noise of all: `randomize` is that of one of them. */
+  readonly roles?: Roles;
+  /** Sentences for people that are its own. */
+  readonly texts?: { readonly [language in Language]: OwnTexts };
   /** The source of randomness, if the randomizer needs more than SecureDraws. */
   readonly source?: () => Draws;
   /** The messages of a report, or null if they are more than `limit`: then everything is drawn again. */
@@ -27,6 +34,15 @@ export interface Protocol<I extends Input = number> {
   readonly chanceOfMore?: (limit: number) => number;
   /** Random draws of a report on average, beyond one for each part of each message. */
   readonly draws?: number;
+}
+
+export interface Roles {
+  /** Of being a carrier, who adds noise; the same for all values. */
+  readonly probability: Dyadic;
+  /** Minimum number of carriers in a round, honest or not. */
+  readonly minimum: number;
+  /** The report of whoever is no carrier. */
+  own(input: Input): Message[];
 }
 
 /** From the parameters of a task; throws a Refusal if they are not those of the protocol. */
@@ -44,6 +60,9 @@ export function text(document: Json | undefined): string {
   check(typeof document === "string", "a string");
   return document;
 }
+
+/** `below(n)` if `coin(blanket)`, else x. */
+export const response = (draws: Draws, x: bigint, n: bigint, blanket: Dyadic): bigint => (draws.coin(blanket) ? draws.below(n) : x);
 
 const TERMS = { users: from(1, 10 ** 15), epsilon: number, delta: number, honest_fraction: positiveDecimal, calibration: text };
 

@@ -15,6 +15,7 @@ const FILES: readonly (readonly [load: () => Promise<{ readonly READERS: Readers
   [() => import("./count_min.ts"), ["histogram/count-min"]],
   [() => import("./hadamard.ts"), ["histogram/bassily-smith", "histogram/hadamard-blanket", "histogram/hadamard-response"]],
   [() => import("./hashing.ts"), ["histogram/hashed-blanket", "histogram/local-hashing"]],
+  [() => import("./shuffler_noise.ts"), ["count/shuffler-laplace", "histogram/shuffler-geometric", "histogram/shuffler-laplace"]],
   [() => import("./solh.ts"), ["histogram/solh"]],
   [() => import("./local_responses.ts"), ["count/randomized-response", "histogram/k-rr", "sum/duchi"]],
   [() => import("./local_sums.ts"), ["sum/local-laplace", "sum/piecewise"]],
@@ -32,17 +33,24 @@ const CLUSTERED: typeof FILES = [
   [() => import("./clustered_noise.ts"), ["histogram/correlated-noise"]],
 ];
 
+/** The same for parameters of version 3. */
+const CARRIED: typeof FILES = [
+  [() => import("./carried_count.ts"), ["count/correlated-noise"]],
+  [() => import("./carried_noise.ts"), ["histogram/correlated-noise"]],
+];
+
+/** By a parameter that only a version and later ones have. */
+const LATER = [["carrier_probability", 3, CARRIED], ["clusters", 2, CLUSTERED]] as const;
+
 /** The names of all protocols that this client can randomize for. */
 export const PROTOCOLS: readonly string[] = FILES.flatMap(([, names]) => names).sort();
 
-const hasClusters = (parameters: Json | undefined): boolean => typeof parameters === "object" && parameters !== null && Object.hasOwn(parameters, "clusters");
-
 export async function readProtocol(document: Json | undefined): Promise<Protocol<Input> & { readonly name: string }> {
-  const parts = object(document, ["parameters", "protocol", "version"]), name = parts["protocol"];
-  const clustered = hasClusters(parts["parameters"]) ? CLUSTERED.find(([, names]) => names.includes(name as string)) : undefined, version = clustered ? 2 : 1;
+  const parts = object(document, ["parameters", "protocol", "version"]), { parameters, protocol: name } = parts, fileIn = (files: typeof FILES) => files.find(([, names]) => names.includes(name as string));
+  const later = LATER.find(([key, , files]) => typeof parameters === "object" && parameters !== null && Object.hasOwn(parameters, key) && fileIn(files)), [, version, files] = later ?? ["", 1, FILES];
   if (typeof parts["version"] === "number" && parts["version"] !== version) throw new Refusal("version", "version of the protocol");
   check(parts["version"] === version && typeof name === "string" && /^(count|histogram|sum|quantiles|strings)\/[a-z-]{1,40}$/.test(name), "protocol");
-  const file = clustered ?? FILES.find(([, names]) => names.includes(name));
+  const file = fileIn(files);
   if (!file) throw new Refusal("unsupported-protocol", `this client does not have the protocol ${name}`);
-  return { name, ...(await file[0]()).READERS[name]!(parts["parameters"]) };
+  return { name, ...(await file[0]()).READERS[name]!(parameters) };
 }

@@ -26,6 +26,7 @@ from shuffledp.collection.task.wire_version_2 import WireVersion2
 from shuffledp.collection.transport.connection import ServerUrl
 from shuffledp.collection.wire.keys import VerifyingKey, from_base64, to_base64
 from shuffledp.collection.wire.outer_suites import X25519_SUITE
+from shuffledp.domain import Bins, Domain, Interval, Numbered, Strings
 from shuffledp.durable_files import read_limited
 from shuffledp.errors import DataError, OutputError, ParameterError, PolicyError
 from shuffledp.output import write_whole
@@ -42,6 +43,8 @@ CLIENT_FILES: dict[str, tuple[str, ...]] = {
     "client-balcer-cheu.js": ("count/balcer-cheu", "histogram/balcer-cheu"),
     "client-bits.js": ("histogram/fake-users", "histogram/unary"),
     "client-blankets.js": ("histogram/uniform-blanket",),
+    "client-carried-count.js": ("count/correlated-noise/3",),
+    "client-carried-noise.js": ("histogram/correlated-noise/3",),
     "client-cheu.js": ("count/cheu", "histogram/cheu", "sum/cheu"),
     "client-clustered-count.js": ("count/correlated-noise/2",),
     "client-clustered-noise.js": ("histogram/correlated-noise/2",),
@@ -55,6 +58,11 @@ CLIENT_FILES: dict[str, tuple[str, ...]] = {
     "client-local-sums.js": ("sum/local-laplace", "sum/piecewise"),
     "client-pure-sum.js": ("count/pure-sum",),
     "client-shuffled-responses.js": ("histogram/shuffled-k-rr", "sum/privacy-blanket"),
+    "client-shuffler-noise.js": (
+        "count/shuffler-laplace",
+        "histogram/shuffler-geometric",
+        "histogram/shuffler-laplace",
+    ),
     "client-solh.js": ("histogram/solh",),
     "client-split-and-mix.js": ("sum/split-and-mix",),
     "client-tree-blanket.js": ("strings/tree-blanket",),
@@ -75,8 +83,12 @@ _SERIES_ASSETS = ("survey.css", "survey-series.js", "survey-series-worker.js", "
 _STRINGS = "survey-strings.js"
 _SERIES_TEXT = "series_"
 """Of the texts of a page of a series; without it they have the names of those that they replace there."""
-_STRING_TEXTS = re.compile("string_|bytes_")
-"""Of the texts that only a question about strings needs."""
+_ONLY_FOR = {
+    "a choice": re.compile("yes$|no$|choose"),
+    "a number": re.compile("number_|integer_"),
+    "a string": re.compile("string_|bytes_"),
+}
+"""Texts that only a question with this kind of answer needs."""
 _CHANGING = ("result.json", "integrity.txt")
 """Served files that the integrity file does not list."""
 _KNOWN = {
@@ -179,7 +191,13 @@ class Survey:
                 "If the shuffler and the analyzer collude, they can learn every answer; the page says so. They must "
                 "be run by different parties."
             )
-        if guarantee.trust != "local" and guarantee.honest_users == guarantee.users and not self.tokens:
+        if guarantee.trust == "augmented":
+            warnings.append(
+                "The shuffler adds all noise: one that adds too little removes the guarantee and nobody notices, and "
+                "shufflers learn the counts from the published result; the page says so."
+            )
+        needs_others = guarantee.trust not in ("local", "augmented")
+        if needs_others and guarantee.honest_users == guarantee.users and not self.tokens:
             warnings.append(
                 "The guarantee needs every one of the minimum number of reports to be honest, and without tokens "
                 "anyone can send dishonest ones: use tokens, or create the task with an honest fraction below 1."
@@ -249,18 +267,8 @@ class Survey:
             "language": self.language,
             "tokens": self.tokens,
             "kiosk": self.kiosk,
-            "policy": {
-                "maxEpsilon": self.policy.max_epsilon,
-                "maxDelta": self.policy.max_delta,
-                "minUsers": self.policy.min_users,
-                "maxMessages": self.policy.max_messages,
-                "maxReportBytes": self.policy.max_report_bytes,
-            },
-            "texts": {
-                name: text
-                for name, text in texts.items()
-                if isinstance(self.task.protocol, StringsProtocol) or not _STRING_TEXTS.match(name)
-            },
+            "policy": _limits(self.policy),
+            "texts": _needed(texts, self.task.protocol.domain),
         }
 
     @cached_property
@@ -271,10 +279,10 @@ class Survey:
         if self.series is None:
             return texts
         texts |= {name.removeprefix(_SERIES_TEXT): text for name, text in of_series.items()}
-        local = texts.pop("total_local")
-        if self.task.guarantee.trust == "local":
-            texts["total"] = local
-        return texts | {"total": _total_sentence(texts["total"], self.series, self.language)}
+        totals = {name: texts.pop(name) for name in [*texts] if name.startswith("total")}
+        trust = "local" if self.task.delta == 0 else self.task.guarantee.trust
+        total = totals.get(f"total_{trust}", totals["total"])
+        return texts | {"total": _total_sentence(total, self.series, self.language)}
 
 
 def _total_sentence(text: str, series: Series, language: str) -> str:
@@ -282,6 +290,8 @@ def _total_sentence(text: str, series: Series, language: str) -> str:
     guarantee, rounds = series.first.guarantee, series.rounds_per_device
     if guarantee.trust == "local":
         epsilon, odds = rounds * guarantee.local_epsilon, 1.0
+    elif series.first.delta == 0:
+        epsilon, odds = rounds * series.first.epsilon, 1.0
     else:
         delta = min(rounds * series.first.delta, 0.5)
         epsilon = least_epsilon(compose(guarantee.curve, rounds), delta)
@@ -400,7 +410,6 @@ def _unanswered_feature(wire: WireVersion2 | None, *, in_series: bool) -> str:
     if wire is None:
         return ""
     features = {
-        "reports of two sizes (carriers)": wire.carriers is not None,
         "rounds of a series": wire.series is not None and not in_series,
         "the hybrid outer seal": wire.outer_suite is not X25519_SUITE,
     }
@@ -460,6 +469,30 @@ def _texts(language: str) -> dict[str, str]:
         files("shuffledp.pages").joinpath("texts", f"survey.{language}.json").read_bytes()
     )
     return texts
+
+
+def _limits(policy: Policy) -> dict[str, Any]:
+    """The limits that are not the defaults, which are those of the client too, by its names."""
+    names = {
+        "max_epsilon": "maxEpsilon",
+        "max_delta": "maxDelta",
+        "min_users": "minUsers",
+        "max_messages": "maxMessages",
+        "max_report_bytes": "maxReportBytes",
+        "allow_augmented": "allowAugmented",
+    }
+    chosen, default = vars(policy), vars(Policy())
+    return {names[name]: value for name, value in chosen.items() if value != default[name]}
+
+
+def _needed(texts: Mapping[str, str], domain: Domain) -> dict[str, str]:
+    """The texts without those of other kinds of answers."""
+    if isinstance(domain, Strings):
+        kind = "a string"
+    else:
+        kind = "a number" if isinstance(domain, Numbered | Interval | Bins) else "a choice"
+    unneeded = [pattern for other, pattern in _ONLY_FOR.items() if other != kind]
+    return {name: text for name, text in texts.items() if not any(pattern.match(name) for pattern in unneeded)}
 
 
 def _json_block(value: Mapping[str, Any]) -> Any:
