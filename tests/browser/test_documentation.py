@@ -46,4 +46,4 @@ def test_the_page_names_every_protocol(web):
         for name in re.findall(r"`([a-z-]+)`", names)
     } | set(re.findall(r"`((?:count|histogram|sum)/[a-z-]+)`", section)) - {"sum/almost-central"}
     assert listed == set(protocols)
-    assert len(protocols) == 29
+    assert len(protocols) == 32

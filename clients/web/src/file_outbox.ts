@@ -72,16 +72,19 @@ export class FileOutbox implements Outbox {
   }
 
   /** Locks by a file that only one process can create; the file of a process that has ended is removed. */
-  async exclusively<T>(task: string, work: () => Promise<T>): Promise<T> {
+  exclusively<T>(task: string, work: () => Promise<T>): Promise<T> {
     const path = this.#file(task, "sending");
-    await this.#lock(task, path);
-    held.add(path);
-    try {
-      return await work();
-    } finally {
-      held.delete(path);
-      await unlink(path);
-    }
+    const turn = (turns.get(path) ?? Promise.resolve()).then(async () => {
+      await this.#lock(task, path);
+      try {
+        return await work();
+      } finally {
+        await unlink(path);
+      }
+    });
+    const over = turn.then(() => {}, () => {}).then(() => { if (turns.get(path) === over) turns.delete(path); });
+    turns.set(path, over);
+    return turn;
   }
 
   async #lock(task: string, path: string): Promise<void> {
@@ -93,7 +96,7 @@ export class FileOutbox implements Outbox {
         } catch (error) {
           if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw failed("the report cannot be locked", error);
           const holder = Number(await readFile(path, "utf8").catch(() => ""));
-          if (holder > 0 && !isHeld(path, holder)) await unlink(path).catch(() => {});
+          if (holder > 0 && !isHeld(holder)) await unlink(path).catch(() => {});
           else await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MILLISECONDS));
         }
       }
@@ -161,12 +164,12 @@ async function contentOf(path: string): Promise<Uint8Array | null> {
   }
 }
 
-/** The locks of this process. */
-const held = new Set<string>();
+/** When the last work of this process with a lock is over: they take turns before they ask for the file. */
+const turns = new Map<string, Promise<void>>();
 
-/** Whether a process holds the lock. A process that ended may have had this one's id: in a container all have the same. */
-function isHeld(path: string, holder: number): boolean {
-  if (holder === process.pid) return held.has(path);
+/** Whether another process holds the lock. One that ended may have had this one's id: in a container all have the same, and here only one work at a time gets so far. */
+function isHeld(holder: number): boolean {
+  if (holder === process.pid) return false;
   try {
     process.kill(holder, 0);
     return true;

@@ -93,7 +93,7 @@ test("hostile dummies are accounted for in bounded time", () => {
 });
 
 async function failures(verify: typeof verifyTask): Promise<string[]> {
-  const found: string[] = [], files = { task: load("task"), report: load("report"), token: load("token"), carriers: load("carriers"), augmented: vectors };
+  const found: string[] = [], files = { task: load("task"), report: load("report"), token: load("token"), carriers: load("carriers"), augmented: vectors, series: load("series"), hybrid: load("hybrid") };
   await checkVersion2(files, (holds, name) => { if (!holds) found.push(name); }, verify);
   return found;
 }

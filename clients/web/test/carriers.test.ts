@@ -16,7 +16,7 @@ import { unhex } from "./vectors.ts";
 import { checkVersion2 } from "./vectors_v2.ts";
 
 const load = (name: string) => JSON.parse(readFileSync(new URL(`../../../vectors/v2/${name}.json`, import.meta.url), "utf8"));
-const files = { task: load("task"), report: load("report"), token: load("token"), carriers: load("carriers"), augmented: load("augmented") };
+const files = { task: load("task"), report: load("report"), token: load("token"), carriers: load("carriers"), augmented: load("augmented"), series: load("series"), hybrid: load("hybrid") };
 const author = unhex(files.carriers.author.public), content = files.carriers.good_tasks[0].content as string;
 
 async function failures(verify: typeof verifyTask): Promise<string[]> {

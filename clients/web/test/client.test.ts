@@ -165,12 +165,12 @@ test("the lock of a process that has ended is removed, also if it had the same i
     assert.deepEqual(await readdir(state), [`${client.task.id}.delivered`]);
   }
   const client = await create(), order: number[] = [], outbox = await FileOutbox.open(await directory());
-  await Promise.all([1, 2, 3].map((i) => outbox.exclusively(client.task.id, async () => {
+  await Promise.all(Array.from({ length: 12 }, (_, i) => outbox.exclusively(client.task.id, async () => {
     order.push(i);
-    await new Promise((resolve) => { setTimeout(resolve, 20); });
+    await new Promise((resolve) => { setTimeout(resolve, 5); });
     order.push(i);
   })));
-  for (let i = 0; i < 6; i += 2) assert.equal(order[i], order[i + 1], String(order)); // one after the other
+  for (let i = 0; i < 24; i += 2) assert.equal(order[i], order[i + 1], String(order)); // one after the other
   server.close();
 });
 
