@@ -51,7 +51,7 @@ const bundle = (files, options) =>
   });
 
 /** Reasons of refusals that pages show by their names or in their own words: messages of these are left out of the assets. */
-const UNEXPLAINED = /^(not-canonical|malformed|unknown-author|bad-signature|version|inconsistent|bad-guarantee|outside-domain|unsupported|unsupported-protocol|policy|domain|not-open|not-drawn|cancelled|already-reported|nothing-to-send|unreachable|aborted|no-secure-context|no-x25519)$/;
+const UNEXPLAINED = /^(not-canonical|malformed|unknown-author|bad-signature|version|inconsistent|bad-guarantee|outside-domain|unsupported|unsupported-protocol|policy|domain|not-open|not-drawn|cancelled|already-reported|nothing-to-send|unreachable|aborted|damaged|no-secure-context|no-x25519)$/;
 
 /** Removes the messages that no page shows, in a tree of ESTree. */
 function withoutMessages(node) {
@@ -103,7 +103,7 @@ function clientModule(imported) {
 
 async function shortened(text) {
   const { ast } = await minify(text, { module: true, compress: false, mangle: false, format: { spidermonkey: true, code: false } });
-  const { code } = await minify(withoutUnusedImports(withoutMessages(ast)), { module: true, ecma: 2022, parse: { spidermonkey: true }, compress: { passes: 3 } });
+  const { code } = await minify(withoutUnusedImports(withoutMessages(ast)), { module: true, ecma: 2022, parse: { spidermonkey: true }, compress: { passes: 3, inline: 1 } });
   return `${code}\n`;
 }
 

@@ -42,7 +42,7 @@ export class IndexedDbOutbox implements Outbox {
       request.onupgradeneeded = () => request.result.createObjectStore(STORE);
       const database = await settled(request);
       database.onversionchange = () => database.close();
-      if (!navigator.locks) throw new Error("the Web Locks API is missing");
+      if (!navigator.locks) throw new Error("no Web Locks");
       return new IndexedDbOutbox(database);
     } catch (error) {
       // without storage a reload would draw a second report
