@@ -54,7 +54,7 @@ def test_every_row_of_the_notes_is_measured(outcome):
     almost = next(each for each in summary if each["protocol"] == "sum/almost-central")
     assert almost["noted"] == "(empty)"
     assert 0.5 < almost["rmse"] < 6.0  # of few rounds
-    assert 40 < almost["messages"] < almost["messages_of_fewest_users"]
+    assert 10 < almost["messages"] < almost["messages_of_fewest_users"]
 
 
 def test_slopes_of_predictions(outcome):
