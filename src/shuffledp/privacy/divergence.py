@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -119,11 +120,17 @@ class DiscretePair:
                 raise ParameterError("Masses must be at least 0 and sum to at most 1.", sum=float(masses.sum()))
         return cls(first, second, cut=as_delta(1 - min(math.fsum(first), math.fsum(second))))
 
-    @property
+    @cached_property
     def loss(self) -> Floats:
         """ln(p/q) of each outcome, infinite where one of the two is zero."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(self.p) - np.log(self.q)
+
+    @cached_property
+    def finite_losses(self) -> tuple[Floats, Floats]:
+        """The losses of the outcomes that have mass under both distributions, and their masses under the first."""
+        finite = np.isfinite(self.loss)
+        return (self.loss, self.p) if finite.all() else (self.loss[finite], self.p[finite])
 
     @property
     def _error_of_loss(self) -> Floats:

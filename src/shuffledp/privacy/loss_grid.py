@@ -95,13 +95,12 @@ def on_grid(pair: DiscretePair, width: float) -> GridLosses:
     That spreads the likelihood ratio, so every divergence becomes an upper bound (Doroshenko et al. 2022, "Connect the
     dots"), with an error of second order in the width.
     """
-    loss = pair.loss
-    finite = np.isfinite(loss)
-    p, loss = pair.p[finite], loss[finite]
+    loss, p = pair.finite_losses
     infinite_mass = float(pair.p[pair.q == 0].sum()) + pair.cut
     cell = np.floor(loss / width).astype(np.int64)
     share_up = np.clip(np.expm1(cell * width - loss) / math.expm1(-width), 0.0, 1.0)
     first, last = (int(cell.min()), int(cell.max())) if len(cell) else (0, 0)
-    masses = np.bincount(cell - first, weights=p * (1 - share_up), minlength=last - first + 2)
-    masses += np.bincount(cell + 1 - first, weights=p * share_up, minlength=len(masses))
+    cell -= first
+    masses = np.bincount(cell, weights=p * (1 - share_up), minlength=last - first + 2)
+    masses[1:] += np.bincount(cell, weights=p * share_up, minlength=len(masses) - 1)
     return GridLosses(first, masses.astype(np.float64, copy=False), infinite_mass, width)

@@ -82,15 +82,16 @@ class IndependentComposition:
     def _on_grid(self) -> list[GridLosses]:
         """The losses of each pair on one grid."""
         sides = [pair for pair, _ in self.pairs]
-        width = min(_deviation(side) for side in sides) / _CELLS_PER_DEVIATION
-        width = max(width, max(_span(side) for side in sides) * math.sqrt(sum(self._copies)) / _MAX_CELLS, 1e-12)
+        deviations = [_deviation(side) for side in sides]
+        span = 2 * math.sqrt(2 * _TAIL) * max(deviations)  # so many deviations determine the number of grid points
+        width = max(min(deviations) / _CELLS_PER_DEVIATION, span * math.sqrt(sum(self._copies)) / _MAX_CELLS, 1e-12)
         width = max(width, max(_range(side) for side in sides) / _MAX_CELLS_OF_PAIR)
         return [on_grid(side, width) for side in sides]
 
     @cached_property
     def _composed(self) -> tuple[Floats, Floats, float]:
         """Losses, upper bounds on their masses, and a bound on the mass elsewhere and on the rounding error."""
-        if any(float(side.p[side.q > 0].sum()) < _LEAST_FINITE for side, _ in self.pairs):
+        if any(float(side.finite_losses[1].sum()) < _LEAST_FINITE for side, _ in self.pairs):
             return np.zeros(1), np.zeros(1), 1.0  # nearly every outcome reveals the value
         parts, copies = self._on_grid, self._copies
         width = parts[0].width
@@ -139,19 +140,12 @@ def _variance(part: GridLosses) -> float:
 
 
 def _deviation(pair: DiscretePair) -> float:
-    loss = pair.loss
-    finite = np.isfinite(loss) & (pair.p > 0)
-    weights = pair.p[finite]
-    mean = float(np.average(loss[finite], weights=weights))
-    return math.sqrt(float(np.average((loss[finite] - mean) ** 2, weights=weights)))
+    loss, weights = pair.finite_losses
+    mean = float(np.average(loss, weights=weights))
+    return math.sqrt(float(np.average((loss - mean) ** 2, weights=weights)))
 
 
 def _range(pair: DiscretePair) -> float:
     """The largest finite loss minus the least one."""
-    loss = pair.loss[np.isfinite(pair.loss)]
+    loss, _ = pair.finite_losses
     return float(np.ptp(loss)) if len(loss) else 0.0
-
-
-def _span(pair: DiscretePair) -> float:
-    """The range of losses that determines the number of grid points: a few standard deviations."""
-    return 2 * math.sqrt(2 * _TAIL) * _deviation(pair)

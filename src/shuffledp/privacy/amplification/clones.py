@@ -119,18 +119,17 @@ class ClonesCurve:
 
     def _pair(self, counts: CloneCounts, cut: float) -> DiscretePair:
         """An outcome is a block of clone counts, taken as its least one, and the number of first-type messages."""
-        clones = counts.least[:, None]
-        reach = _reach(counts, cut)
-        heads = clones // 2 + np.arange(-reach - 1, reach + 1)
-        fair = np.where((heads >= 0) & (heads <= clones), fair_mass(np.clip(heads, 0, clones), clones), 0.0)
+        fair = fair_masses_near_half(counts.least, _reach(counts, cut))
         with_target, without = fair[:, :-1], fair[:, 1:]  # heads + 1 or heads messages are of the first type
         own, other = float(Dyadic.of(self.alpha)), float(Dyadic.of(self.alpha).complement)
         masses = self.weight * counts.mass[:, None]
         p = (masses * (own * with_target + other * without)).ravel()
         q = (masses * (own * without + other * with_target)).ravel()
         keep = (p > 0) | (q > 0)
-        independent = 1 - self.weight  # of the target: the same mass under both
-        p, q = np.append(p[keep], independent), np.append(q[keep], independent)
+        if not keep.all():
+            p, q = p[keep], q[keep]
+        if self.weight < 1:  # what does not depend on the target has the same mass under both
+            p, q = np.append(p, 1 - self.weight), np.append(q, 1 - self.weight)
         return DiscretePair(p, q, counts.left_out + 2 * cut)
 
     def _cuts(self, alpha: Dyadic, growth: float) -> tuple[float, ...]:
@@ -265,6 +264,26 @@ def fair_mass(k: Integers, trials: Integers) -> Floats:
     log_mass -= 0.5 * np.log(2 * math.pi * product) * (sides > 0).all(axis=0)
     mass: Floats = np.where(trials > 0, np.exp(log_mass), (k == 0).astype(np.float64))
     return mass
+
+
+def fair_masses_near_half(trials: Integers, reach: int) -> Floats:
+    """Pr[Bin(n, 1/2) = k] for k from n // 2 - reach - 1 to n // 2 + reach: one row per number n of trials.
+
+    Only Pr[k = n // 2] is computed by itself: the quotient of successive masses is (n - k) / (k + 1), and masses at
+    equal distances from n / 2 are equal. The relative error grows by at most 2^-52 per step.
+    """
+    middle = trials // 2
+    k = middle[:, None] + np.arange(reach + 2, dtype=np.float64)
+    upper = np.empty((len(trials), reach + 3))  # from k = n // 2 on
+    upper[:, 0] = fair_mass(middle, trials)
+    np.maximum((trials[:, None] - k) / (k + 1), 0.0, out=upper[:, 1:])  # 0 beyond n
+    np.cumprod(upper, axis=1, out=upper)
+    masses = np.empty((len(trials), 2 * reach + 2))
+    masses[:, reach + 1 :] = upper[:, : reach + 1]
+    for odd in (0, 1):  # k and n - k are n // 2 - i and n // 2 + i, plus 1 if n is odd
+        rows = trials % 2 == odd
+        masses[rows, : reach + 1] = upper[rows, reach + 1 + odd : odd : -1]
+    return masses
 
 
 def _fair_upper_tails(k: Integers, trials: Integers, mass: Floats) -> Floats:
