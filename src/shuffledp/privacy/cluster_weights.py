@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import accumulate
 from functools import lru_cache
 
 import numpy as np
@@ -195,11 +196,12 @@ def _cut(delta: float) -> float:
 
 def _discounted(values: Floats, a: float, axis: int, first: int = 1) -> Floats:
     """The sum over k >= ``first`` of a^(k - first) times the values k steps further along the axis."""
-    from scipy.signal import lfilter
-
-    numerator = [1.0] if first == 0 else [0.0, 1.0]
-    result: Floats = np.flip(lfilter(numerator, [1.0, -a], np.flip(values, axis), axis=axis), axis)
-    return result
+    # one number, or one row of a table, after the other: lfilter of SciPy does the same, but takes long to import
+    slices = values.tolist() if values.ndim == 1 else np.moveaxis(values, axis, 0)
+    sums = np.array(list(accumulate(reversed(slices), lambda total, more: more + a * total)))[::-1]
+    if first == 1:
+        sums = np.concatenate((sums[1:], np.zeros_like(sums[:1])))
+    return np.moveaxis(sums, 0, axis)
 
 
 def delta_and_slopes(

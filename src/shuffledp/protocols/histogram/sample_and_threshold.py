@@ -27,6 +27,7 @@ from shuffledp.errors import ParameterError
 from shuffledp.messages import Tally
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.guarantee import Guarantee
+from shuffledp.privacy.incomplete_beta import betainc
 from shuffledp.privacy.sample_and_threshold import (
     SampleAndThreshold,
     best_sampling,
@@ -137,8 +138,6 @@ class SampleAndThresholdHistogram(ClearHistogram):
 
     def chance_shown(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """The probability that at least ``threshold`` of c messages are sampled."""
-        from scipy.special import betainc
-
         spare = np.maximum(counts - self.threshold + 1, 1)
         chances: NDArray[np.float64] = np.where(
             counts >= self.threshold, betainc(self.threshold, spare, float(self.sampling)), 0.0

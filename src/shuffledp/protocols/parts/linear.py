@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from statistics import NormalDist
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -32,6 +33,7 @@ Floats = NDArray[np.float64]
 
 _BERRY_ESSEEN = 0.56  # Shevtsova 2010, for terms of different distributions
 _ROUNDING = 2.0**-46  # of the ends of intervals, relative to the numbers that they are computed from
+_FEW = 32  # quantiles up to this number are computed one by one
 LINEAR_ESTIMATORS = ("unbiased", "clipped")
 
 
@@ -180,11 +182,18 @@ class IndependentTerms:
         normal = np.full(np.shape(variance), np.inf)
         is_useful = normal_risk > 1e-3 * risk
         if np.any(is_useful):
-            from scipy.special import ndtri
-
-            normal[is_useful] = -ndtri(normal_risk[is_useful]) * deviation[is_useful]
+            normal[is_useful] = -_normal_quantiles(normal_risk[is_useful]) * deviation[is_useful]
         width: Floats = np.minimum(bernstein, normal)
         return width
+
+
+def _normal_quantiles(levels: Floats) -> Floats:
+    """The quantiles of the standard normal distribution."""
+    if levels.size <= _FEW:
+        return np.array([NormalDist().inv_cdf(level) for level in levels.tolist()])
+    from scipy.special import ndtri  # takes long to import
+
+    return np.asarray(ndtri(levels), dtype=np.float64)
 
 
 @dataclass(frozen=True)
