@@ -10,6 +10,7 @@ import pytest
 
 import shuffledp.privacy.cheu.coordinates as coordinates
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
+from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
 from shuffledp.privacy.cheu import (
     LARGEST_FLIP,
     FlippedCount,
@@ -25,6 +26,7 @@ from shuffledp.privacy.cheu import (
 from shuffledp.privacy.cheu.coordinates import coordinate, wide_coordinate
 from shuffledp.privacy.cheu.differences import FINE, PRECISIONS, USUAL, Precision, divergences
 from shuffledp.privacy.composition import compose
+from shuffledp.privacy.guarantee import delta_to_check, is_within
 from shuffledp.randomness import Dyadic
 
 
@@ -257,3 +259,38 @@ def test_meaningless_arguments_are_refused():
     ):
         with pytest.raises(ParameterError):
             wrong()
+
+
+def wrong_check(curve, epsilon):
+    """Claims that a check answers wrongly: deltas below the computed one that hold, or above it that do not."""
+    exact = curve.delta_at(epsilon)
+    wrong = []
+    for factor in (1e-6, 0.5, 1 - 1e-7, 1.0, 1 + 1e-7, 2.0, 1e3, 1e9):
+        claimed = min(exact * factor, 1.0)
+        checked = delta_to_check(curve, epsilon, claimed)
+        if not exact * (1 - 1e-8) <= checked or is_within(curve, epsilon, claimed) != (exact <= claimed):
+            wrong.append((claimed, checked, exact))
+    return wrong
+
+
+CHECKED_CURVES = [
+    FlippedCount(20_000, Dyadic.at_least(0.004)),
+    FlippedSum(10_000, Dyadic.at_least(0.003), 10),
+    FlippedHistogram(20_000, Dyadic.at_least(0.008)),
+    BlanketCurve(100_000, Dyadic.at_least(0.3), 8),
+    BlanketCurve(1_000_000, Dyadic.at_least(0.2), 2000),
+]
+
+
+@pytest.mark.parametrize("curve", CHECKED_CURVES, ids=lambda curve: type(curve).__name__)
+@pytest.mark.parametrize("epsilon", [0.4, 1.0])
+def test_checking_a_claim_agrees_with_computing_delta(curve, epsilon):
+    assert not wrong_check(curve, epsilon)
+
+
+def test_a_check_that_believes_claims_is_rejected():
+    class Believing(FlippedCount):
+        def delta_to_check(self, epsilon, claimed):
+            return min(claimed, self.delta_at(epsilon))
+
+    assert wrong_check(Believing(20_000, Dyadic.at_least(0.004)), 1.0)

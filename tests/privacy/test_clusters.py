@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.signal import lfilter
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy import cluster_weights
@@ -275,6 +276,16 @@ def test_rounding_errors_do_not_change_optimized_clusters(monkeypatch, epsilon, 
     assert fewest_messages.__wrapped__(epsilon, delta, split) == expected
     size = 0.05
     assert fewest_messages.__wrapped__(epsilon, delta, split) != expected
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(("shape", "axis"), [((500,), 0), ((30, 50), 0), ((30, 50), 1), ((1,), 0)])
+def test_discounted_sums_are_those_of_scipys_filter(shape, axis, first):
+    """In every bit, since signed parameters follow from them; sums that start one step off are a fault."""
+    values = np.random.default_rng().normal(size=shape)
+    filtered = lfilter([1.0] if first == 0 else [0.0, 1.0], [1.0, -0.97], np.flip(values, axis), axis=axis)
+    assert (cluster_weights._discounted(values, 0.97, axis, first) == np.flip(filtered, axis)).all()
+    assert (cluster_weights._discounted(values, 0.97, axis, 1 - first) != np.flip(filtered, axis)).any()
 
 
 @pytest.mark.parametrize(

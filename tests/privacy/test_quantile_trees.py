@@ -10,7 +10,7 @@ from scipy.stats import nbinom
 
 from shuffledp.errors import InfeasibleError, ParameterError
 from shuffledp.privacy.amplification import Slots
-from shuffledp.privacy.amplification.clones import ClonesCurve
+from shuffledp.privacy.amplification.clones import ClonesCurve, fair_mass, fair_masses_near_half
 from shuffledp.privacy.binomial import Binomial
 from shuffledp.privacy.composition import compose, compose_all
 from shuffledp.privacy.correlated_noise import CorrelatedNoiseCurve, least_flooding
@@ -236,3 +236,30 @@ def test_levels_convolved_by_numpy_agree_with_any_other_composition(users, epsil
     for point in (0.0, epsilon / 2, epsilon, 1.5 * epsilon):
         assert curve.delta_at(point) == pytest.approx(other.delta_at(point), rel=2e-3, abs=1e-12)
     assert compose(curve, 2).delta_at(2 * epsilon) == pytest.approx(compose(other, 2).delta_at(2 * epsilon), rel=2e-3)
+
+
+def worst_error_of_masses(masses_of, trials, reach):
+    """Of rows of masses near half the trials: the largest relative error, or mass where there is none."""
+    trials = np.asarray(trials)
+    k = trials[:, None] // 2 + np.arange(-reach - 1, reach + 1)
+    inside = (k >= 0) & (k <= trials[:, None])
+    if trials.max() < 100:
+        pairs = zip(np.broadcast_to(trials[:, None], k.shape).ravel().tolist(), k.ravel().tolist(), strict=True)
+        exact = np.reshape([math.comb(n, j) / 2**n if j >= 0 else 0.0 for n, j in pairs], k.shape)
+    else:
+        exact = np.where(inside, fair_mass(np.clip(k, 0, trials[:, None]), trials[:, None]), 0.0)
+    masses = masses_of(trials, reach)
+    return max(np.abs(masses[inside] / exact[inside] - 1).max(), masses[~inside].max(initial=0.0))
+
+
+@pytest.mark.parametrize(
+    ("trials", "reach"), [(range(60), 70), ([10_001, 10_004, 10_009], 700), ([10**7 + 1, 10**7 + 2], 20_000)]
+)
+def test_masses_near_half_by_their_quotients(trials, reach):
+    """Against binomial coefficients and the saddle point; rows of odd numbers taken as even ones are a fault."""
+    assert worst_error_of_masses(fair_masses_near_half, trials, reach) < 2**-52 * (reach + 100) * 10
+
+    def without_parity(trials, reach):
+        return fair_masses_near_half(trials // 2 * 2, reach)
+
+    assert worst_error_of_masses(without_parity, trials, reach) > 1e-8

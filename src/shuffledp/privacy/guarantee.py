@@ -85,9 +85,24 @@ class ResolvingCurve(PrivacyCurve, Protocol):
         """``delta_at``, but values of at most ``least`` may be larger than need be."""
 
 
+@runtime_checkable
+class CheckableCurve(PrivacyCurve, Protocol):
+    """A privacy curve for which it is often faster to check a delta than to compute it."""
+
+    def delta_to_check(self, epsilon: float, claimed: float) -> float:
+        """``delta_at``, or any other upper bound that is at most ``claimed``."""
+
+
 def is_within(curve: PrivacyCurve, epsilon: float, delta: float) -> bool:
     """Whether the curve has at most this delta at this epsilon."""
-    return _delta_to_compare(curve, epsilon, delta) <= delta
+    return delta_to_check(curve, epsilon, delta) <= delta
+
+
+def delta_to_check(curve: PrivacyCurve, epsilon: float, claimed: float) -> float:
+    """An upper bound on delta; if it exceeds ``claimed``, the one of ``delta_at``."""
+    if isinstance(curve, CheckableCurve):
+        return as_delta(curve.delta_to_check(epsilon, claimed))
+    return _delta_to_compare(curve, epsilon, claimed)
 
 
 def _delta_to_compare(curve: PrivacyCurve, epsilon: float, delta: float) -> float:

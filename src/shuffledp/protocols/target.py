@@ -9,7 +9,7 @@ from typing import Self
 from shuffledp.checks import MAX_USERS, check_claim, check_target, check_users
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.privacy.calibration import CALIBRATIONS, honest_count
-from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve
+from shuffledp.privacy.guarantee import Guarantee, PrivacyCurve, delta_to_check
 from shuffledp.privacy.pure import PureCurve
 
 
@@ -97,7 +97,7 @@ class Target:
 
         If reports do not depend on values at all (a local epsilon of 0), epsilon and delta are 0.
         """
-        achieved = curve.delta_at(self.epsilon)
+        achieved = delta_to_check(curve, self.epsilon, self.delta)
         if not achieved <= self.delta:
             raise ParameterError(
                 f"These parameters give delta = {achieved:.4g} at epsilon = {self.epsilon:g}, "

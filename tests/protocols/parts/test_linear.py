@@ -8,6 +8,7 @@ from scipy import stats
 
 from shuffledp.errors import ParameterError, UnknownNameError
 from shuffledp.privacy.discrete_laplace import DiscreteLaplace
+from shuffledp.protocols.parts import linear
 from shuffledp.protocols.parts.linear import FixedNoise, IndependentTerms, LinearAnalysis
 from shuffledp.protocols.parts.response import blanket_for, response_analysis
 from shuffledp.protocols.protocol import check_estimator
@@ -188,3 +189,10 @@ def test_unknown_estimators():
     check_estimator("clipped", ("unbiased", "clipped"))
     with pytest.raises(UnknownNameError, match="unbiased, clipped"):
         check_estimator("median", ("unbiased", "clipped"))
+
+
+def test_normal_quantiles_do_not_depend_on_how_many_are_asked_for(monkeypatch):
+    levels = np.geomspace(1e-200, 0.4999, 30)
+    few = linear._normal_quantiles(levels)
+    monkeypatch.setattr(linear, "_FEW", 0)
+    np.testing.assert_allclose(few, linear._normal_quantiles(levels), rtol=1e-13)

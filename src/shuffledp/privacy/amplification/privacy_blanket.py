@@ -36,6 +36,7 @@ Floats = NDArray[np.float64]
 _CUTS = (1e-26, 1e-60, 1e-300)
 _MAX_POINTS = 400_000  # beyond, the bound is so small that it need not be sharp
 _DIRECT_POINTS = 10_000
+_FEW_DIRECT_POINTS = 100  # as fast as a coarse grid
 _GRID = 1 << 16  # points of a grid that spans 30 standard deviations
 _COARSE_GRID = 1 << 13
 _REFINEMENT = 4  # the finest grid has this many times as many points
@@ -167,6 +168,11 @@ class BlanketCurve:
         """A looser bound that is faster to compute, for the start of a search."""
         return self._delta_at(epsilon, _COARSE_GRID)
 
+    def delta_to_check(self, epsilon: float, claimed: float) -> float:
+        """``delta_at``, or the looser bound if it is at most ``claimed``."""
+        rough = self._delta_at(epsilon, _COARSE_GRID, direct_points=_FEW_DIRECT_POINTS)
+        return rough if rough <= claimed else self.delta_at(epsilon)
+
     def likely_epsilon(self, delta: float) -> float:
         """An epsilon in the vicinity of the least one: as if the sum in the bound were normal."""
         if self.values == 1 or self.blanket.numerator == 0:
@@ -177,7 +183,7 @@ class BlanketCurve:
         likely = math.log1p(quantile * reward * math.sqrt(2 / mean) / self.values)
         return min(max(likely, LEAST_EPSILON), LARGEST_EPSILON)
 
-    def _delta_at(self, epsilon: float, grid: int) -> float:
+    def _delta_at(self, epsilon: float, grid: int, *, direct_points: int = _DIRECT_POINTS) -> float:
         check_epsilon(epsilon)
         if self.values == 1 or self.blanket.numerator == 1 << self.blanket.bits:
             return 0.0  # every report is the same, or independent of the value
@@ -187,7 +193,7 @@ class BlanketCurve:
         if gap > float(self._other_ratio) * (1 + 1e-12):
             return 0.0
         sums = _ResponseSums(self, gap)
-        total = sums.direct() if sums.direct_points() <= _DIRECT_POINTS else sums.on_grid(grid)
+        total = sums.direct() if sums.direct_points() <= direct_points else sums.on_grid(grid)
         return as_delta(total * (1 + 1e-9) / self.users + _TINIEST)
 
 

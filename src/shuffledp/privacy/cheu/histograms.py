@@ -56,17 +56,24 @@ class FlippedHistogram:
         """Upper bound on the least delta, for all values of the other users."""
         return self.worst(epsilon)[0]
 
-    def worst(self, epsilon: float) -> tuple[float, Cell]:
-        """The bound of ``delta_at``, and the cell of (K, K') where it is largest."""
+    def delta_to_check(self, epsilon: float, claimed: float) -> float:
+        """``delta_at``, or a looser bound from fewer cells if it is at most ``claimed``."""
+        return self.worst(epsilon, enough=claimed)[0]
+
+    def worst(self, epsilon: float, *, enough: float = 0.0) -> tuple[float, Cell]:
+        """The bound of ``delta_at``, and the cell of (K, K') where it is largest.
+
+        A bound of at most ``enough`` is not refined.
+        """
         check_epsilon(epsilon)
         bound: float = 1.0
         cell: Cell = (self.users - 1, self.users, 0, 1)  # usually the worst data
         if epsilon >= self.local_epsilon * (1 + 1e-12):
             return 0.0, cell
         for cut in CUTS:
-            finer, worst = _Search(self, min(epsilon, LARGEST_EPSILON), cut).worst()
+            finer, worst = _Search(self, min(epsilon, LARGEST_EPSILON), cut).worst(enough)
             bound, cell = min((bound, cell), (finer, worst))
-            if finer > 1e6 * cut:
+            if finer > 1e6 * cut or bound <= enough:
                 break
         return as_delta(bound), cell
 
@@ -118,11 +125,14 @@ class _Search:
         self._grid = RatioGrid(epsilon, deviation, bit_epsilon(curve.flip))
         self._tables: dict[Range, tuple[Floats, float]] = {}
 
-    def worst(self) -> tuple[float, Cell]:
-        """The largest bound of all pairs of ranges that data can reach, and the pair."""
+    def worst(self, enough: float) -> tuple[float, Cell]:
+        """The largest bound of all pairs of ranges that data can reach, and the pair; refined if above ``enough``."""
         ranges = list(pairwise(_first_edges(self._curve.users - 1)))
         reached, bounds = 0.0, self._bounds(ranges)
         for _ in range(_REFINEMENTS):
+            if bounds.max() <= enough:
+                i, j = np.unravel_index(int(np.argmax(bounds)), bounds.shape)
+                return float(bounds[i, j]), self._cell(ranges[i], ranges[j])
             for corner in self._corners(*_largest(bounds, ranges)):
                 reached = max(reached, self._exact(corner))
             finer = self._refined(ranges, bounds.max(axis=0), reached)

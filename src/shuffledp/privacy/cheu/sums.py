@@ -56,6 +56,10 @@ class FlippedSum:
         """
         return self.worst(epsilon)[0]
 
+    def delta_to_check(self, epsilon: float, claimed: float) -> float:
+        """``delta_at``, or a looser bound from fewer cells if it is at most ``claimed``."""
+        return self.worst(epsilon, enough=claimed)[0]
+
     def delta_in(self, cell: Cell, epsilon: float) -> float:
         """Upper bound on the least delta if the number of ones that the others hold lies in the cell."""
         if epsilon >= self.local_epsilon * (1 + 1e-12):
@@ -63,8 +67,11 @@ class FlippedSum:
         others = (self.users - 1) * self.bits
         return float(_bounds(self, np.array([cell[0]]), np.array([others - cell[1]]), min(epsilon, LARGEST_EPSILON))[0])
 
-    def worst(self, epsilon: float) -> tuple[float, Cell]:
-        """The bound of ``delta_at``, and the first and last K of the cell where it is largest."""
+    def worst(self, epsilon: float, *, enough: float = 0.0) -> tuple[float, Cell]:
+        """The bound of ``delta_at``, and the first and last K of the cell where it is largest.
+
+        A bound of at most ``enough`` is not refined.
+        """
         check_epsilon(epsilon)
         others = (self.users - 1) * self.bits
         starts = edges(others, _CELLS)
@@ -72,8 +79,10 @@ class FlippedSum:
         if epsilon >= self.local_epsilon * (1 + 1e-12):
             return 0.0, (int(starts[-1]), others)
         epsilon = min(epsilon, LARGEST_EPSILON)
-        bounds, reached = _bounds(self, starts, others - ends, epsilon), 0.0
+        bounds, reached = _bounds(self, starts, others - ends, epsilon, enough), 0.0
         for round_ in range(_REFINEMENTS):
+            if bounds.max() <= enough:
+                break
             worst = int(np.argmax(bounds))
             corners = np.array([starts[worst], ends[worst]])
             reached = max(reached, float(_bounds(self, corners, others - corners, epsilon).max()))
@@ -88,19 +97,19 @@ class FlippedSum:
                 np.concatenate([parts[:-1] for parts in finer]),
                 np.concatenate([parts[1:] - 1 for parts in finer]),
             )
-            parts = _bounds(self, new_starts, others - new_ends, epsilon)
+            parts = _bounds(self, new_starts, others - new_ends, epsilon, enough)
             starts, ends = np.append(np.delete(starts, loose), new_starts), np.append(np.delete(ends, loose), new_ends)
             bounds = np.append(np.delete(bounds, loose), parts)
         at = int(np.argmax(bounds))
         return as_delta(float(bounds[at])), (int(starts[at]), int(ends[at]))
 
 
-def _bounds(curve: FlippedSum, ones: Integers, zeros: Integers, epsilon: float) -> Floats:
-    """Upper bounds on delta, one per cell."""
+def _bounds(curve: FlippedSum, ones: Integers, zeros: Integers, epsilon: float, enough: float = 0.0) -> Floats:
+    """Upper bounds on delta, one per cell; those of at most ``enough`` need not be precise."""
     bounds = np.ones(len(ones))
     for precision in PRECISIONS:
         bounds = np.minimum(bounds, positive_part(divergences(ones, zeros, curve.bits, curve.flip, epsilon, precision)))
-        if bounds.max() > 1e6 * precision.cut:
+        if bounds.max() > 1e6 * precision.cut or bounds.max() <= enough:
             break
     return bounds
 
@@ -123,6 +132,10 @@ class FlippedCount:
     def delta_at(self, epsilon: float) -> float:
         """Upper bound on the least delta, for all values of the other users."""
         return FlippedSum(self.users, self.flip, 1).delta_at(epsilon)
+
+    def delta_to_check(self, epsilon: float, claimed: float) -> float:
+        """``delta_at``, or a looser bound if it is at most ``claimed``."""
+        return FlippedSum(self.users, self.flip, 1).delta_to_check(epsilon, claimed)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
         """Per cell of K and direction of the replacement, one pair that bounds the privacy loss."""
