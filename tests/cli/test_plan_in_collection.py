@@ -1,6 +1,7 @@
 """``plan --in-collection``: padded and sealed reports, the influence of one device, and the ranking by them."""
 
 import math
+import re
 
 import pytest
 
@@ -28,6 +29,19 @@ def test_plans_show_what_a_collection_costs(shuffledp):
     assert carried["setting"]["carriers"] == carried["collection"]["carriers"]["probability"]
     assert carried["collection"]["messages_per_report"] == 1
     assert carried["collection"]["messages_per_user"] < carried["collection"]["carriers"]["messages_per_report"]
+
+
+TWO = ("plan", "histogram", "--users", 2000, "--epsilon", 1, "--delta", 1e-4, "--in-collection", "--domain-size")
+
+
+def test_two_categories_are_compared_with_a_task_that_counts_one(shuffledp):
+    """The tasks listed count both; the errors stated of both forms are those of the plans."""
+    printed = " ".join(shuffledp(*TWO, 2).out.split())
+    both, one = (float(error) for error in re.findall(r"typical error of ([\d.]+)", printed))
+    assert one < 0.8 * both
+    ranked = shuffledp("plan", "count", *TWO[2:-1], "--json").json["plans"]
+    assert one == pytest.approx(ranked[0]["expected"]["rmse"], rel=0.01)
+    assert "question count" not in " ".join(shuffledp(*TWO, 4).out.split())
 
 
 MILLION = ("plan", "histogram", "--users", 1_000_000, "--domain-size", 1000, "--epsilon", 1, "--delta", 1e-6)

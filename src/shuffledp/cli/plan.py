@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -233,6 +233,8 @@ def _show(plans: Plans, accuracy: float | None) -> None:
     _table(chosen, f"{question.name} of {question.users:,} users at {target}")
     best = chosen[0]
     say(units_of(question.unit, best))
+    if isinstance(question, Quantiles):
+        say(_about_trees(chosen))
     say(f"Best: {best.protocol.name} ({best.variant}): {best.why}.")
     if found := found_sentence(best.protocol):
         say(found)
@@ -253,6 +255,23 @@ def _show(plans: Plans, accuracy: float | None) -> None:
     note_warnings(warning for warning in plans.warnings if warning not in all_releases.warnings)
 
 
+def _about_trees(chosen: list[Plan]) -> str:
+    """What errors are of, and the trees of plans that do not list theirs."""
+    best = chosen[0]
+    usual = {
+        plan.protocol.name: tuple(plan.protocol.parameters()["branching"])
+        for plan in chosen
+        if "branching" not in plan.setting
+    }
+    trees = " and ".join(f"{branching} for {name}" for name, branching in usual.items())
+    rank = 100 * best.expected.rmse / best.protocol.users
+    return (
+        f"These are errors of the number of users below a value; in the best plan typically {rank:.2g}% of all users. "
+        "Branching is the number of children of a node on each level of the tree in which values are counted; where it "
+        f"is not listed, it is {trees}."
+    )
+
+
 def _why_too_long(cost: CollectionCost, options: PlanOptions) -> str:
     """The limit that a report exceeds, in words; empty if none."""
     for amount, limit, unit in (
@@ -265,15 +284,11 @@ def _why_too_long(cost: CollectionCost, options: PlanOptions) -> str:
     return ""
 
 
-def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
-    """The plans that can be collected, ranked by what that costs, and the reasons of the others."""
-    from shuffledp.collection.task.costs import (
-        CollectionCost,
-        collection_cost,
-        ranked_by_cost,
-        sealing_time,
-        with_carriers,
-    )
+def _ranked_in_collection(
+    plans: Plans, options: PlanOptions
+) -> tuple[list[tuple[Plan, CollectionCost]], list[tuple[Plan, str]]]:
+    """The plans that can be collected, ranked by what that costs, and the others with the reason."""
+    from shuffledp.collection.task.costs import CollectionCost, collection_cost, ranked_by_cost, with_carriers
 
     costs: list[tuple[Plan, CollectionCost | str]] = []
     for listed in plans:
@@ -298,6 +313,30 @@ def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
     if not ranked:
         first, reason = refused[0]
         raise InfeasibleError(f"No plan can be collected. {first.protocol.name}: {reason}")
+    return ranked, refused
+
+
+def _as_count_in_collection(plans: Plans, options: PlanOptions) -> Plan | None:
+    """The best plan of a task that counts one of two categories, if it has less error; None for other questions.
+
+    A task of a histogram counts both: its document has no names for the values of a count.
+    """
+    question = plans.question
+    if not (isinstance(question, Histogram) and question.domain_size == 2):
+        return None
+    count = replace(options, users=question.users, epsilon=plans.epsilon, accuracy=None)
+    try:
+        ranked, _ = _ranked_in_collection(_plans(Count(question.users), count), count)
+    except InfeasibleError:
+        return None
+    return ranked[0][0]
+
+
+def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
+    """The plans as tasks of a collection, the best first, and the reasons of those that cannot be tasks."""
+    from shuffledp.collection.task.costs import sealing_time
+
+    ranked, refused = _ranked_in_collection(plans, options)
     if options.as_json:
         document = plans.to_json()
         entries = [(candidate, cost.to_json()) for candidate, cost in ranked]
@@ -327,9 +366,21 @@ def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
     )
     say(
         f"Errors and what one dishonest device can move an estimate by are in {question.unit}. Messages and bytes are "
-        "those of every report, padded and sealed. Errors within 10% count as equal; of these, the fewest bytes come "
-        "first."
+        "those of every report, padded and sealed. Plans are in groups of errors that differ by less than 10%; in a "
+        "group, the fewest bytes come first."
     )
+    best = ranked[0][0]
+    say(
+        f"Best: {best.protocol.name} ({best.variant}), with a typical error of {best.expected.rmse:.3g} {question.unit}."
+    )
+    counted = _as_count_in_collection(plans, options)
+    if counted is not None and counted.expected.rmse < best.expected.rmse:
+        say(
+            f"These tasks count both categories. A task of the question count, where devices report 1 for one category "
+            f"and 0 for the other, needs less noise: {counted.protocol.name} ({counted.variant}) has a typical error of "
+            f"{counted.expected.rmse:.3g}, of both, since the other category is the public number of users minus the "
+            "count."
+        )
     if any(cost.carriers for _, cost in ranked):
         say(
             "With carriers, which need wire version 2, messages and bytes are averages: each device adds noise, in a "
@@ -343,8 +394,8 @@ def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
             )
     for candidate, reason in refused:
         say(f"Not collected: {candidate.protocol.name} ({candidate.variant}): {reason.rstrip('.')}.")
-    say(ranked[0][0].composed.sentence())
-    note_warnings(warning for warning in plans.warnings if warning not in ranked[0][0].composed.warnings)
+    say(best.composed.sentence())
+    note_warnings(warning for warning in plans.warnings if warning not in best.composed.warnings)
 
 
 def _table(plans: list[Plan], title: str, *, trust: bool = False) -> None:

@@ -266,6 +266,12 @@ def create_task(
     signed = task.signed(signing)
     write_whole(out, signed.to_bytes() + b"\n")
     _show(task, signed.author, as_json)
+    if chosen_question.settings().get("domain_size") == 2:
+        note(
+            "this task counts both categories. A task of the question count, where devices report 1 for one category "
+            "and 0 for the other, usually needs less noise, since the number of users is public; shuffledp plan "
+            "histogram --in-collection compares them."
+        )
     note(f"wrote {out}")
 
 
