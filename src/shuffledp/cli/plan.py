@@ -370,16 +370,15 @@ def _show_in_collection(plans: Plans, options: PlanOptions) -> None:
         "group, the fewest bytes come first."
     )
     best = ranked[0][0]
-    say(
-        f"Best: {best.protocol.name} ({best.variant}), with a typical error of {best.expected.rmse:.3g} {question.unit}."
-    )
+    error = f"{best.expected.rmse:.3g} {question.unit}"
+    say(f"Best: {best.protocol.name} ({best.variant}), with a typical error of {error}.")
     counted = _as_count_in_collection(plans, options)
     if counted is not None and counted.expected.rmse < best.expected.rmse:
         say(
-            f"These tasks count both categories. A task of the question count, where devices report 1 for one category "
-            f"and 0 for the other, needs less noise: {counted.protocol.name} ({counted.variant}) has a typical error of "
-            f"{counted.expected.rmse:.3g}, of both, since the other category is the public number of users minus the "
-            "count."
+            "These tasks count both categories. A task of the question count, where devices report 1 for one category "
+            f"and 0 for the other, needs less noise: {counted.protocol.name} ({counted.variant}) has a typical error "
+            f"of {counted.expected.rmse:.3g}, of both, since the other category is the public number of users minus "
+            "the count."
         )
     if any(cost.carriers for _, cost in ranked):
         say(
