@@ -8,7 +8,7 @@ import pytest
 from shuffledp.cli.times import moment
 from shuffledp.collection.task.canonical import canonical
 from shuffledp.collection.task.task import SignedTask
-from shuffledp.collection.wire.keys import SealingKey, SigningKey, to_base64
+from shuffledp.collection.wire.keys import HybridKey, SealingKey, SigningKey, to_base64
 from shuffledp.domain import Strings
 from shuffledp.errors import ParameterError
 
@@ -373,6 +373,16 @@ def test_a_task_with_carriers(shuffledp, parties, round_key, tmp_path):
     without = SignedTask.load(tmp_path / "plain.json").task
     assert (without.version, without.carriers) == (1, None)
     assert without.messages_per_report > 100
+
+
+def test_the_suite_of_the_round_key_is_shown(shuffledp, parties, round_key, tmp_path):
+    HybridKey.create().public.save(tmp_path / "hybrid.pub")
+    named = ("count", "--protocol", "randomized-response")
+    assert "2, with an outer seal" in create(shuffledp, *named, "--round-key", "round.pub").out
+    (tmp_path / "task.json").unlink()
+    made = create(shuffledp, *named, "--round-key", "hybrid.pub")
+    assert "2, with a hybrid outer seal (MLKEM768-X25519)" in made.out
+    assert SignedTask.load(tmp_path / "task.json").verify(parties["author"].public).wire.outer_suite.seal_size == 1136
 
 
 def test_a_chain_has_no_carriers(shuffledp, parties, round_key, tmp_path):

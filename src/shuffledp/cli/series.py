@@ -13,7 +13,15 @@ import typer
 
 from shuffledp.cli.options import AuthorOption, JsonOption, integer, number, takes_groups
 from shuffledp.cli.screen import note, plain, print_json, print_list, say, waiting
-from shuffledp.cli.task import DomainOptions, ProtocolOptions, QuestionName, choose_task, question_of
+from shuffledp.cli.task import (
+    DomainOptions,
+    NextShufflerOption,
+    ProtocolOptions,
+    QuestionName,
+    TrapsOption,
+    choose_task,
+    question_of,
+)
 from shuffledp.cli.task_files import errors_in, read_round_key, read_sealing_key, read_signing_key, read_verifying_key
 from shuffledp.cli.times import moment, seconds_of
 from shuffledp.errors import DataError, OutputError, ParameterError
@@ -84,14 +92,7 @@ class SeriesKeyOptions:
         Path,
         typer.Option("--shuffler-keys", metavar="DIR", help="The shuffler's public round keys: one KEYID.pub a round."),
     ]
-    next_shuffler: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--next-shuffler",
-            metavar="KEY.pub",
-            help="The public key of a further shuffler of a chain, in their order; may be repeated.",
-        ),
-    ] = None
+    next_shuffler: NextShufflerOption = None
     next_shuffler_keys: Annotated[
         list[Path] | None,
         typer.Option(
@@ -100,15 +101,7 @@ class SeriesKeyOptions:
             help="Public round keys of a further shuffler, in the same order.",
         ),
     ] = None
-    traps: Annotated[
-        int,
-        typer.Option(
-            "--traps",
-            parser=integer,
-            metavar="N",
-            help="Number of reports of its own that each later shuffler sends in a round, to detect dropped ones.",
-        ),
-    ] = 0
+    traps: TrapsOption = 0
 
 
 @series_app.command("create")

@@ -162,6 +162,25 @@ class RoundOptions:
     ] = None
 
 
+NextShufflerOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--next-shuffler",
+        metavar="KEY.pub",
+        help="The public key of a further shuffler of a chain, in their order; may be repeated.",
+    ),
+]
+TrapsOption = Annotated[
+    int,
+    typer.Option(
+        "--traps",
+        parser=integer,
+        metavar="N",
+        help="Number of reports of its own that each later shuffler sends, to detect that reports are dropped.",
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeyOptions:
     """The keys of the three parties."""
@@ -182,29 +201,14 @@ class KeyOptions:
             help="The shuffler's public key of this round: the task has wire version 2, and reports get an outer seal.",
         ),
     ] = None
-    next_shuffler: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--next-shuffler",
-            metavar="KEY.pub",
-            help="The public key of a further shuffler of a chain, in their order; may be repeated.",
-        ),
-    ] = None
+    next_shuffler: NextShufflerOption = None
     next_round_key: Annotated[
         list[Path] | None,
         typer.Option(
             "--next-round-key", metavar="KEY.pub", help="The public round key of a further shuffler, in the same order."
         ),
     ] = None
-    traps: Annotated[
-        int,
-        typer.Option(
-            "--traps",
-            parser=integer,
-            metavar="N",
-            help="Number of reports of its own that each later shuffler sends, to detect that reports are dropped.",
-        ),
-    ] = 0
+    traps: TrapsOption = 0
 
 
 @task_app.command("create")
