@@ -146,12 +146,12 @@ class Round:
         self.author = SigningKey.load(self.rehearsal.directory / "author.key")
 
     @classmethod
-    def prepare(cls, directory, *, version=1, hops=1):
+    def prepare(cls, directory, *, version=1, hops=1, protocol="correlated-noise", **options):
         (port,) = free_ports(1)
         rehearsal = Rehearsal.prepare(
             directory,
-            kind=sdp.find("histogram", "correlated-noise"),
-            settings={"users": 100, "categories": sdp.Categories.of(MODES)},
+            kind=sdp.find("histogram", protocol),
+            settings={"users": 100, "categories": sdp.Categories.of(MODES), **options},
             epsilon=6.0,
             delta=1e-6,
             name="How people get to work",
@@ -265,7 +265,7 @@ class Round:
             author=self.author.public,
             server=self.proxy.url,
             asker="City statistics office",
-            policy=sdp.collection.Policy(max_epsilon=6.0),
+            policy=sdp.collection.Policy(max_epsilon=6.0, allow_augmented=True),
             **options,
         )
 
