@@ -30,6 +30,8 @@ PROTOCOLS = {
     "count/randomized-response": {"users": 500},
     "histogram/k-rr": {"users": 500, "domain_size": 4},
     "histogram/uniform-blanket": {"users": 1000, "domain_size": 3, "categories": ["bus", "bike", "car"]},
+    "histogram/correlated-noise": {"users": 1000, "domain_size": 3, "carriers": 0.5},
+    "histogram/shuffler-laplace": {"users": 1000, "domain_size": 3},
     "sum/privacy-blanket": {"users": 500, "lower": 0.0, "upper": 9.0},
 }
 
@@ -40,7 +42,7 @@ def random_series():
     return make_series(
         rounds=rounds,
         per_device=random.randint(1, rounds),
-        hops=random.choice([1, 1, 2, 3]),
+        hops=1 if "carriers" in PROTOCOLS[protocol] else random.choice([1, 1, 2, 3]),
         opens=datetime(random.randint(1000, 9990), random.randint(1, 12), random.randint(1, 28), 3, 4, 5, tzinfo=UTC),
         open_seconds=open_seconds,
         period=random.choice([open_seconds, open_seconds + 1, 604_800]),
