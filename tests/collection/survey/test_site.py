@@ -522,9 +522,8 @@ class TestSeries:
 
     def test_the_page_is_small(self, parties, series_survey):
         """The largest protocol; the fault is an asset that grew."""
-        key = ShufflerKeys(parties.shuffler.public, SealingKey.create().public)
-        largest = parties.task("histogram/correlated-noise", users=3000, wire=WireVersion2((key,)))
-        series = Series(largest, 86_400, (RoundKeys(largest.analyzer, (key.sealing,)),), 1)
+        largest = task_for(parties, "histogram/correlated-noise/3", users=3000)
+        series = Series(largest, 86_400, (RoundKeys(largest.analyzer, (largest.wire.shufflers[0].sealing,)),), 1)
         survey = series_survey(series, policy=Policy(max_epsilon=2.0), tokens=True)
         sizes = [
             loaded_bytes({name: content for name, content in files.items() if name != "series.json"})
