@@ -57,7 +57,7 @@ def test_packing_as_integers_and_bit_by_bit_agree(data, form, length):
     content = data.draw(st.binary(min_size=form.size, max_size=form.size))
     arbitrary = np.frombuffer(content, dtype=np.uint8).reshape(1, -1)
     as_integers = form.pack(values), unpacked(form, arbitrary)
-    with mock.patch.object(messages, "_WORD_BITS", 0):
+    with mock.patch.object(messages, "_WORD_BITS", ()):
         bit_by_bit = form.pack(values), unpacked(form, arbitrary)
     assert np.array_equal(as_integers[0], bit_by_bit[0])
     assert as_integers[1] == bit_by_bit[1]

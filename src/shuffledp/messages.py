@@ -16,7 +16,7 @@ from shuffledp.errors import DomainError, ParameterError
 from shuffledp.native import ACTIVE, available_cores
 
 _CHUNK_BITS = 1 << 23
-_WORD_BITS = 64  # messages of at most this many bits are packed as integers
+_WORD_BITS = (8, 16, 32, 64)  # messages of at most as many bits as the largest are packed as integers
 _CHUNK_VALUES = 1 << 20
 _MAX_COUNTED = 1 << 31  # at a time: counters of 32 bits do not overflow
 _MIN_VALUES_PER_THREAD = 1 << 21
@@ -141,12 +141,11 @@ class MessageFormat:
         """Each message as ``size`` bytes: its parts from the most significant bit on, then zeros."""
         rows = self.check(values).reshape(-1, self.columns)
         packed = np.zeros((len(rows), self.size), dtype=np.uint8)
-        if self.bits <= _WORD_BITS:
+        if self._word is not None:
             for start in range(0, len(rows), _CHUNK_VALUES):
-                words = self._words(rows[start : start + _CHUNK_VALUES])
-                packed[start : start + _CHUNK_VALUES] = (
-                    words.astype(">u8").view(np.uint8).reshape(-1, 8)[:, : self.size]
-                )
+                words = self._words(rows[start : start + _CHUNK_VALUES], self._word)
+                content = words.astype(self._word.newbyteorder(">"), copy=False).view(np.uint8)
+                packed[start : start + _CHUNK_VALUES] = content.reshape(len(words), -1)[:, : self.size]
             return packed
         for start in range(0, len(rows), self._chunk):
             chunk = rows[start : start + self._chunk]
@@ -166,9 +165,10 @@ class MessageFormat:
         if packed.ndim != 2 or packed.shape[1] != self.size or packed.dtype != np.uint8:
             raise DomainError(f"Packed messages are rows of {self.size} bytes.", size=self.size)
         rows = np.zeros((len(packed), self.columns), dtype=self.dtype)
-        if self.bits <= _WORD_BITS:
+        if self._word is not None:
             for start in range(0, len(packed), _CHUNK_VALUES):
-                self._read_words(packed[start : start + _CHUNK_VALUES], rows[start : start + _CHUNK_VALUES])
+                end = start + _CHUNK_VALUES
+                self._read_words(packed[start:end], rows[start:end], self._word)
             return rows[:, 0] if self.columns == 1 else rows
         for start in range(0, len(packed), self._chunk):
             bits = np.unpackbits(packed[start : start + self._chunk], axis=1)
@@ -187,31 +187,38 @@ class MessageFormat:
                 raise DomainError("A packed message has bits set after its end.")
         return rows[:, 0] if self.columns == 1 else rows
 
-    def _words(self, rows: NDArray[Any]) -> NDArray[np.uint64]:
-        """Messages of at most 64 bits as integers whose most significant bits are the parts."""
-        words, used = np.zeros(len(rows), dtype=np.uint64), 0
+    @property
+    def _word(self) -> np.dtype[Any] | None:
+        """The smallest unsigned integer that has room for a packed message; None if there is none."""
+        return next((np.dtype(f"u{bits // 8}") for bits in _WORD_BITS if self.bits <= bits), None)
+
+    def _words(self, rows: NDArray[Any], word: np.dtype[Any]) -> NDArray[Any]:
+        """Messages as integers whose most significant bits are the parts."""
+        words, free = np.zeros(len(rows), dtype=word), 8 * word.itemsize
         for column, bound in enumerate((*self.bounds, *[2] * self.flags)):
             width = (bound - 1).bit_length()
-            used += width
+            free -= width
             if width:
-                words |= rows[:, column].astype(np.uint64) << np.uint64(_WORD_BITS - used)
+                words |= rows[:, column].astype(word) << word.type(free)
         return words
 
-    def _read_words(self, packed: NDArray[np.uint8], rows: NDArray[Any]) -> None:
+    def _read_words(self, packed: NDArray[np.uint8], rows: NDArray[Any], word: np.dtype[Any]) -> None:
         """The inverse of ``_words`` for packed messages; refuses the same bytes as ``unpack``."""
-        padded = np.zeros((len(packed), 8), dtype=np.uint8)
-        padded[:, : self.size] = packed
-        words, used = padded.view(">u8")[:, 0].astype(np.uint64), 0
+        padded = np.ascontiguousarray(packed)
+        if self.size < word.itemsize:
+            padded = np.zeros((len(packed), word.itemsize), dtype=np.uint8)
+            padded[:, : self.size] = packed
+        words, free = padded.view(word.newbyteorder(">"))[:, 0].astype(word), 8 * word.itemsize
         for column, bound in enumerate((*self.bounds, *[2] * self.flags)):
             width = (bound - 1).bit_length()
-            used += width
+            free -= width
             if not width:
                 continue
-            part = words >> np.uint64(_WORD_BITS - used) & np.uint64((1 << width) - 1)
+            part = words >> word.type(free) & word.type((1 << width) - 1)
             if len(part) and int(part.max()) >= bound:
                 raise DomainError("A packed message has a part outside its bounds.", bounds=self.bounds)
             rows[:, column] = part
-        if used < _WORD_BITS and (words & np.uint64((1 << (_WORD_BITS - used)) - 1)).any():
+        if free and (words & word.type((1 << free) - 1)).any():
             raise DomainError("A packed message has bits set after its end.")
 
     @property
