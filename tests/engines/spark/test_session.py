@@ -58,6 +58,12 @@ def test_failures_are_one_line(spark):
     assert line(mismatch.collect).startswith(
         f"The workers of Spark have shuffledp 0.0.1, and this process has {__version__}"
     )
+    for older in (
+        "AttributeError: Can't get attribute 'row_batch' on <module 'shuffledp.engines.spark' from '/x.py'>",
+        "ImportError: cannot import name 'row_batch' from 'shuffledp.engines' (/x/y.py)",
+    ):
+        foreign = frame.mapInArrow(fail_in_task(older), "id bigint")
+        assert f"another version of shuffledp, without a function of {__version__}" in line(foreign.collect)
     missing = frame.mapInArrow(fail_in_task("No module named 'shuffledp'"), "id bigint")
     assert "cannot import shuffledp" in line(missing.collect)
     assert "/nothing/here.parquet: there is no such file" in line(

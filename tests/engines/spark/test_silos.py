@@ -81,7 +81,7 @@ def test_a_result_that_is_evaluated_twice_gives_the_same_numbers(spark, silos, m
 
     frame = frame_of(spark, np.arange(50) % 4)
     encoder, _ = randomizing._encoder(sdp.spark.table(frame)["mode"], protocol, None, None, None, False)
-    lazy = frame.mapInArrow(randomizing._randomizer(protocol, encoder, "", ""), randomizing.SCHEMA)
+    lazy = frame.mapInArrow(randomizing._randomizer(protocol, encoder, "", ""), randomizing.ddl(randomizing._WITH_ROWS))
     assert lazy.select("content").collect() != lazy.select("content").collect()
 
 
@@ -172,6 +172,24 @@ def rewritten(source, target: Path, **changes) -> Path:
     return target
 
 
+def test_every_label_has_a_task_of_its_own(spark):
+    """Labels without codes are the planted fault: some tasks get several."""
+    from pyspark.sql import functions as sf
+
+    from shuffledp.engines.spark.mixing import label_codes
+
+    for labels in (1 << power for power in range(14)):
+        assert len(set(label_codes(labels).tolist())) == labels
+    labels = 64
+
+    def tasks(values) -> int:
+        rows = spark.createDataFrame([(int(value),) for value in values], "label int").repartition(labels, "label")
+        return rows.select(sf.spark_partition_id()).distinct().count()
+
+    assert tasks(label_codes(labels)) == labels
+    assert tasks(range(labels)) < labels
+
+
 def test_truncated_and_forged_rows_are_refused(silos, mixed, protocol, tmp_path):
     short = rewritten(silos[0], tmp_path / "short", content=lambda content: content[:-1])
     with pytest.raises(DataError, match="truncated or damaged"):
@@ -198,6 +216,70 @@ def test_other_parquet_files_are_refused(spark, tmp_path):
     spark.range(3).selectExpr("id as contents", "id as content").write.parquet(f"{tmp_path}/types")
     with pytest.raises((DataError, EngineError), match="Spark"):
         sdp.spark.mix(tmp_path / "types", out=tmp_path / "out")
+
+
+def test_rows_without_a_description_or_records_are_refused(silos, mixed, protocol, tmp_path):
+    for name in ("users", "record_size", "stage"):
+        without = rewritten(silos[0], tmp_path / f"without-{name}", **{name: lambda _: None})
+        with pytest.raises(DataError, match=f"without-{name} was not written by"):
+            sdp.spark.mix([without, silos[1]], out=tmp_path / "out")
+    with pytest.raises(DataError, match="was not written by"):
+        sdp.spark.tally(rewritten(mixed, tmp_path / "counted", records=lambda _: None), protocol)
+    for source, use in (
+        (silos[0], lambda path: sdp.spark.mix([path, silos[1]], out=tmp_path / "out2")),
+        (mixed, lambda path: sdp.spark.tally(path, protocol)),
+    ):
+        with pytest.raises(DataError, match="has 0 bytes: truncated or damaged"):
+            use(rewritten(source, tmp_path / f"empty-{source.silos[0]}-{len(source.silos)}", content=lambda _: None))
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out2" / "_SUCCESS").exists()
+
+
+def test_records_of_several_sizes_are_refused(silos, mixed, protocol, tmp_path):
+    wide = rewritten(silos[0], tmp_path / "wide", record_size=lambda size: 2 * size, records=lambda count: count // 2)
+    with pytest.raises(DataError, match=r"different protocols or tasks: .* \(1 bytes\); .* \(2 bytes\)"):
+        sdp.spark.mix([wide, silos[1]], out=tmp_path / "out")
+    with pytest.raises(DataError, match="Use the protocol of the round"):
+        sdp.spark.tally(rewritten(mixed, tmp_path / "other", record_size=lambda size: 2 * size), protocol)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["north west", "50% of north", "nord-süd", "north[1]"])
+def test_names_of_directories_may_have_any_characters(silos, protocol, tmp_path, name):
+    shutil.copytree(silos[0].path, tmp_path / "in" / name)
+    shutil.copytree(silos[1].path, tmp_path / "in" / "south")
+    mixed = sdp.spark.mix(f"{tmp_path}/in/*", out=tmp_path / "mixed")
+    assert mixed.users == 500
+    assert sdp.spark.tally(mixed, protocol).users == 500
+    (tmp_path / "in" / name / "_SUCCESS").unlink()
+    with pytest.raises(DataError, match="incomplete: it has no file _SUCCESS"):
+        sdp.spark.mix(f"{tmp_path}/in/*", out=tmp_path / "out")
+
+
+def test_half_written_and_foreign_files_are_one_line(silos, mixed, protocol, tmp_path):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(silos[0].path, damaged)
+    largest = max(damaged.glob("part-*"), key=lambda file: file.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-20])
+    (damaged / f".{largest.name}.crc").unlink()
+    foreign = tmp_path / "foreign"
+    shutil.copytree(silos[0].path, foreign)
+    (foreign / "notes.txt").write_text("Please read me, I am no Parquet file at all.\n")
+    counted = tmp_path / "counted"
+    shutil.copytree(mixed.path, counted)
+    (counted / "notes.txt").write_text("Please read me, I am no Parquet file at all.\n")
+    for use in (
+        lambda: sdp.spark.mix([damaged, silos[1]], out=tmp_path / "out"),
+        lambda: sdp.spark.mix([foreign, silos[1]], out=tmp_path / "out"),
+        lambda: sdp.spark.tally(counted, protocol),
+    ):
+        with pytest.raises((DataError, EngineError)) as raised:
+            use()
+        assert "\n" not in str(raised.value)
+        assert "Parquet" in str(raised.value) or "parquet" in str(raised.value)
+    with pytest.raises(DataError, match=r"Cannot read .*: there is no such file"):
+        sdp.spark.mix(f"{tmp_path}/nobody-*", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_nothing_is_overwritten_and_a_failed_run_can_be_repeated(spark, silos, protocol, tmp_path):

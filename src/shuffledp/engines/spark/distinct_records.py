@@ -104,7 +104,7 @@ def _divider(record_size: int, parts: int, coefficients: NDArray[np.uint64]) -> 
         check_worker_version(version)
         waiting: list[NDArray[np.uint8]] = []
         for count, content in (row for batch in batches for row in zip(*batch.columns, strict=True)):
-            records = whole_records(content.as_buffer(), count.as_py(), record_size)
+            records = whole_records(content, count, record_size)
             waiting.append(records.view(np.uint8).reshape(-1, record_size))
             if sum(piece.nbytes for piece in waiting) >= _HELD_BYTES:
                 yield _divided(np.concatenate(waiting), parts, coefficients)

@@ -16,23 +16,26 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shuffledp import __version__
-from shuffledp.engines.spark.randomizing import row_batch
 from shuffledp.engines.spark.record_files import (
+    COLUMNS,
     MIXED,
-    SCHEMA,
     Found,
     RecordFiles,
     check_new_directory,
     check_same_kernels,
+    ddl,
     find_records,
     path_list,
     refusals,
+    row_batch,
     write_committed,
 )
 from shuffledp.engines.spark.session import check_worker_version, start_session
@@ -46,6 +49,7 @@ from shuffledp.shuffling.grouping import group_randomly
 
 with extra("spark", "The Spark engine"):
     import pyarrow as pa
+    from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
 if TYPE_CHECKING:
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
     from shuffledp.engines.spark.session import Frame, Session
 
 _LABEL_BYTES = 1 << 25  # expected bytes of one label, which a task has in memory
+_SMALL_LABEL_BYTES = 1 << 23  # little data is divided, too, for the sake of several cores
+_SMALL_LABELS = 4
 _MAX_LABELS = 1 << 13
 _HELD_BYTES = 1 << 25  # bytes that a task holds back, so that it sends few large pieces
 _ROW_BYTES = 1 << 23
@@ -92,13 +98,15 @@ def mix(
             check_enough_users(found.users, found.minimum_users)
         else:
             found = find_plain_records(spark, names, record_size, contents or "plain records", users or 0)
-        run = secrets.token_hex(16)
-        write_committed(_mixed(found, _label_count(found, labels), run), target)
-        written = find_records(spark, [target], own=True)
-    if (written.records, written.runs) != (found.records, 1):
+        run, counted = secrets.token_hex(16), Observation()
+        mixed = _mixed(found, _label_count(found, labels), run)
+        write_committed(mixed.observe(counted, sf.sum("records").alias("records")), target)
+        written = counted.get["records"] or 0
+    # whoever reads the directory compares its rows with round_records, and so notices files of failed attempts
+    if written != found.records:
         raise EngineError(
-            f"{target} must not be used: it has {written.records:,} records of {written.runs:,} runs, and there were "
-            f"{found.records:,}. The files changed while they were mixed; mix them again into a new directory."
+            f"{target} must not be used: it has {written:,} records, and there were {found.records:,}. The files "
+            "changed while they were mixed; mix them again into a new directory."
         )
     return RecordFiles(target, found.contents, found.record_size, found.records, found.users, found.silos)
 
@@ -135,7 +143,8 @@ def _label_count(found: Found, labels: int | None) -> int:
                 f"labels must be a power of two from 1 to {_MAX_LABELS:,}; got {labels}.", labels=labels
             )
         return labels
-    needed = -(-found.records * found.record_size // _LABEL_BYTES)
+    size = found.records * found.record_size
+    needed = max(-(-size // _LABEL_BYTES), min(_SMALL_LABELS, -(-size // _SMALL_LABEL_BYTES)))
     return min(_MAX_LABELS, 1 << max(0, needed - 1).bit_length())
 
 
@@ -143,12 +152,35 @@ def _mixed(found: Found, labels: int, run: str) -> Frame:
     """The plan of the mixture, which only ``mix`` may evaluate, and once."""
     batches = found.frame.select("batch", "records", "content")
     labelled = batches.mapInArrow(_labeller(found.record_size, labels, RepeatableRandomness.new_key()), _LABELLED)
-    return labelled.repartition(labels, "label").groupBy("label").applyInArrow(_permuter(found, run), SCHEMA)
+    return labelled.repartition(labels, "label").groupBy("label").applyInArrow(_permuter(found, run), ddl(COLUMNS))
+
+
+@cache
+def label_codes(labels: int) -> NDArray[Any]:
+    """A code for each label, such that Spark's hash sends every code to a task of its own.
+
+    The hash is Murmur3, and the task is its remainder by the number of labels, a power of two. With another hash,
+    tasks would get several labels or none, and the result would be the same.
+    """
+    # 32-bit arithmetic in integers of 64 bits: what overflows is cut off by the mask
+    mask, count = np.uint64(0xFFFFFFFF), np.arange(32 * labels + 32, dtype=np.uint64)
+
+    def turned(bits: NDArray[np.uint64], left: int) -> NDArray[np.uint64]:
+        return bits << np.uint64(left) & mask | bits >> np.uint64(32 - left)
+
+    bits = turned(count * np.uint64(0xCC9E2D51) & mask, 15) * np.uint64(0x1B873593) & mask ^ np.uint64(42)
+    bits = turned(bits, 13) * np.uint64(5) + np.uint64(0xE6546B64) & mask ^ np.uint64(4)
+    bits = (bits ^ bits >> np.uint64(16)) * np.uint64(0x85EBCA6B) & mask
+    bits = (bits ^ bits >> np.uint64(13)) * np.uint64(0xC2B2AE35) & mask
+    tasks, first = np.unique((bits ^ bits >> np.uint64(16)) & np.uint64(labels - 1), return_index=True)
+    if len(tasks) != labels:
+        raise AssertionError(f"Only {len(tasks):,} of {labels:,} labels have codes.")
+    return np.asarray(first, dtype=np.int32)
 
 
 def _labeller(record_size: int, labels: int, key: bytes) -> Callable[[Batches], Batches]:
     """The task that divides batches by label."""
-    version, compiled = __version__, ACTIVE
+    version, compiled, codes = __version__, ACTIVE, label_codes(labels)
 
     def task(batches: Batches) -> Batches:
         check_worker_version(version)
@@ -156,7 +188,7 @@ def _labeller(record_size: int, labels: int, key: bytes) -> Callable[[Batches], 
         pieces: list[list[bytes]] = [[] for _ in range(labels)]
         held = 0
         for name, count, content in (row for batch in batches for row in zip(*batch.columns, strict=True)):
-            records = whole_records(content.as_buffer(), count.as_py(), record_size)
+            records = whole_records(content, count, record_size)
             source = RepeatableRandomness(key, name.as_py().encode())
             grouped, bounds = group_randomly(records, labels, source)
             for pieces_of_label, (start, end) in zip(pieces, pairwise(bounds.tolist()), strict=True):
@@ -164,27 +196,28 @@ def _labeller(record_size: int, labels: int, key: bytes) -> Callable[[Batches], 
                     pieces_of_label.append(grouped[start:end].tobytes())
             held += records.nbytes
             if held >= _HELD_BYTES:
-                yield _labelled_batch(pieces)
+                yield _labelled_batch(pieces, codes)
                 pieces, held = [[] for _ in range(labels)], 0
         if held:
-            yield _labelled_batch(pieces)
+            yield _labelled_batch(pieces, codes)
 
     return task
 
 
-def whole_records(content: Any, count: int, record_size: int) -> np.ndarray[Any, Any]:
-    """A writable copy of the records of a batch; DataError if it does not have all of them."""
-    if len(content) != count * record_size:
+def whole_records(content: Any, count: Any, record_size: int) -> np.ndarray[Any, Any]:
+    """A writable copy of the records of a batch, given as Arrow scalars; DataError if it does not have all of them."""
+    buffer, records = content.as_buffer() or b"", count.as_py() or 0
+    if len(buffer) != records * record_size:
         raise DataError(
-            f"A batch of {count:,} records of {record_size} bytes has {len(content):,} bytes: truncated or damaged."
+            f"A batch of {records:,} records of {record_size} bytes has {len(buffer):,} bytes: truncated or damaged."
         )
-    return np.frombuffer(content, dtype=f"V{record_size}").copy()
+    return np.frombuffer(buffer, dtype=f"V{record_size}").copy()
 
 
-def _labelled_batch(pieces: list[list[bytes]]) -> pa.RecordBatch:
+def _labelled_batch(pieces: list[list[bytes]], codes: NDArray[Any]) -> pa.RecordBatch:
     used = [label for label, parts in enumerate(pieces) if parts]
     contents = pa.array([b"".join(pieces[label]) for label in used], type=pa.binary())
-    return pa.RecordBatch.from_arrays([pa.array(used, type=pa.int32()), contents], names=["label", "content"])
+    return pa.RecordBatch.from_arrays([pa.array(codes[used]), contents], names=["label", "content"])
 
 
 def _permuter(found: Found, run: str) -> Callable[[pa.Table], pa.Table]:

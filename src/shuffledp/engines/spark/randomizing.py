@@ -17,18 +17,19 @@ from shuffledp.domain import Bit, DiscreteDomain, Domain, Interval, Strings
 from shuffledp.engines.spark.record_files import (
     COLUMNS,
     RANDOMIZED,
-    SCHEMA,
     RecordFiles,
     check_new_directory,
     contents_of,
+    ddl,
     find_records,
     path_list,
     refusals,
+    row_batch,
     write_committed,
 )
 from shuffledp.engines.spark.session import check_worker_version
 from shuffledp.engines.spark.table import Chosen, SparkColumn, SparkTable
-from shuffledp.engines.spark.workers import CODE, decoded
+from shuffledp.engines.spark.workers import CODE, PORTION_ROWS, decoded, joined_batches
 from shuffledp.engines.table import check_column
 from shuffledp.engines.users import UserIds
 from shuffledp.errors import DataError, EngineError, ParameterError
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 _USERS_AT_ONCE = 1 << 18
 _UNUSABLE = "The column has values outside the domain, or missing ones."
+_WITH_ROWS = {**COLUMNS, "rows": "bigint"}  # the last row of a partition has nothing but the number of its input rows
 _PROBLEMS = "encoded bigint, missing bigint, outside bigint, examples array<string>, markers array<string>"
 
 Batches = Iterator["pa.RecordBatch"]
@@ -102,19 +104,18 @@ def randomize(
     expected = None if chosen is None else chosen.count()
     values = reader.values_frame if chosen is None else chosen.with_parts().select(CODE)
     run, contents = secrets.token_hex(16), contents_of(protocol)
-    rows, messages = Observation(), Observation()
-    packed = values.observe(rows, sf.count(sf.lit(1)).alias("rows")).mapInArrow(
-        _randomizer(protocol, encoder if chosen is None else None, run, contents), SCHEMA
-    )
-    packed = packed.observe(messages, sf.sum("users").alias("users"), sf.sum("records").alias("records"))
+    counted = Observation()
+    packed = values.mapInArrow(
+        _randomizer(protocol, encoder if chosen is None else None, run, contents), ddl(_WITH_ROWS)
+    ).observe(counted, *(sf.sum(name).alias(name) for name in ("rows", "users", "records")))
     with refusals():
         try:
-            write_committed(packed, target)
+            write_committed(packed.filter(sf.col("rows").isNull()).drop("rows"), target)
         except Exception as error:
             if _UNUSABLE in str(error):
                 _explain_values(values, encoder)
             raise
-        observed = rows.get["rows"], messages.get["users"] or 0, messages.get["records"]
+        observed = [counted.get[name] or 0 for name in ("rows", "users", "records")]
         if observed[1] == 0:
             raise DataError("The column holds no rows, so there are no users.")
         found = find_records(spark, [target], own=True)
@@ -162,10 +163,18 @@ def _randomizer(protocol: Protocol, encoder: Encoder | None, run: str, contents:
 
     def task(batches: Batches) -> Batches:
         check_worker_version(version)
-        own = copy.deepcopy(encoder)
-        for values in _portions(batches, own, protocol.domain):
+        own, rows = copy.deepcopy(encoder), 0
+
+        def counted() -> Batches:
+            nonlocal rows
+            for batch in batches:
+                rows += len(batch)
+                yield batch
+
+        for values in _portions(counted(), own, protocol.domain):
             for start, end in user_ranges(protocol, len(values)):
                 yield _randomized(protocol, values[start:end], run, contents)
+        yield row_batch([{"rows": rows}], _WITH_ROWS)
 
     return task
 
@@ -173,14 +182,16 @@ def _randomizer(protocol: Protocol, encoder: Encoder | None, run: str, contents:
 def _portions(batches: Batches, encoder: Encoder | None, domain: Domain) -> Iterator[NDArray[Any]]:
     """The encoded values of a partition in large portions; DataError, without the value, if one has no code."""
     waiting: list[NDArray[Any]] = []
-    for batch in batches:
+    users = 0
+    for batch in joined_batches(batches, PORTION_ROWS):
         waiting.append(decoded(batch.column(0), domain) if encoder is None else encoder.encode(batch.column(0)).values)
         if encoder is not None and (encoder.outside or (encoder.missing and not encoder.drops_missing)):
             raise DataError(_UNUSABLE)
-        if sum(map(len, waiting)) >= _USERS_AT_ONCE:
+        users += len(waiting[-1])
+        if users >= _USERS_AT_ONCE:
             yield np.concatenate(waiting)
-            waiting = []
-    if sum(map(len, waiting)):
+            waiting, users = [], 0
+    if users:
         yield np.concatenate(waiting)
 
 
@@ -200,14 +211,7 @@ def _randomized(protocol: Protocol, values: NDArray[Any], run: str, contents: st
         "round_records": 0,
         "content": packed.tobytes(),
     }
-    return row_batch([row])
-
-
-def row_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Rows of record files as an Arrow batch."""
-    kinds = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary()}
-    columns = [pa.array([row[name] for row in rows], type=kinds[kind]) for name, kind in COLUMNS.items()]
-    return pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
+    return row_batch([row], _WITH_ROWS)
 
 
 def _explain_values(values: Frame, encoder: Encoder) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from shuffledp.native import ACTIVE
 from shuffledp.protocols.documents import to_document
 
 with extra("spark", "The Spark engine"):
+    import pyarrow as pa
     import pyarrow.compute as pc
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.sql import functions as sf
@@ -45,10 +46,13 @@ COLUMNS = {
     "round_records": "bigint",  # of all rows, if mixed
     "content": "binary",
 }
-SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+FILE = "file"
+DESCRIPTION = {name: kind for name, kind in COLUMNS.items() if name not in ("content", "position")} | {FILE: "string"}
 
 _ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
 _ATOMIC = {_ALGORITHM: "1", "mapreduce.fileoutputcommitter.marksuccessfuljobs": "true"}
+_KINDS = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary()}
+_FOREIGN = "was not written by sdp.spark.randomize or sdp.spark.mix."
 _SHOWN = 3
 _RAISED = re.compile(r"^shuffledp\.errors\.(\w+): (.*)$", re.MULTILINE)
 
@@ -90,6 +94,17 @@ class Found:
     runs: int
 
 
+def ddl(columns: Mapping[str, str]) -> str:
+    """Names and kinds of columns as a schema for Spark."""
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def row_batch(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] = COLUMNS) -> pa.RecordBatch:
+    """Rows as an Arrow batch; what a row does not have is missing."""
+    schema = pa.schema([(name, _KINDS[kind]) for name, kind in columns.items()])
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
 def contents_of(protocol: Protocol) -> str:
     """The name of a protocol and a hash of all its parameters."""
     document = json.dumps(to_document(protocol), sort_keys=True, separators=(",", ":"))
@@ -119,16 +134,17 @@ def check_new_directory(spark: Session, out: str) -> None:
     """Refuse a directory that has files; an empty one, which a failed job may leave, is used."""
     check_session(spark)
     check_atomic(spark)
+    if not _exists(spark, out):
+        return
     for entry, state in (
         ("_SUCCESS", "has results of an earlier run"),
         ("_temporary", "is being written, or was left"),
     ):
         if _exists(spark, f"{out}/{entry}"):
             raise OutputError(f"Cannot write {out}: it {state}. Name a new directory.", path=out)
-    if _exists(spark, out):
-        listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(out)
-        if listed.select("path").limit(1).collect():
-            raise OutputError(f"Cannot write {out}: it has files. Name a new directory.", path=out)
+    listed = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(out)
+    if listed.select("path").limit(1).collect():
+        raise OutputError(f"Cannot write {out}: it has files. Name a new directory.", path=out)
 
 
 def write_committed(frame: Frame, out: str) -> None:
@@ -142,20 +158,31 @@ def find_records(spark: Session, paths: Sequence[str], *, own: bool = False) -> 
     ``own`` says that this call has written the directory: it has no copies if its numbers are right.
     Refused are directories that no job has completed, rows that occur twice, and records of several protocols or tasks.
     """
-    frame = spark.read.schema(SCHEMA).parquet(*paths)
-    directory = sf.regexp_replace("_metadata.file_path", "/[^/]*$", "")
+    frame = read_rows(spark, paths)
     # what describes the rows comes to the driver: a row has up to some megabytes of records, so there are not many
-    described = [name for name in COLUMNS if name not in ("content", "position")]
-    rows = frame.select(*described, directory.alias("directory")).toArrow()
+    return check_rows(spark, frame, frame.select(*DESCRIPTION).toArrow(), paths, own=own)
+
+
+def read_rows(spark: Session, paths: Sequence[str]) -> Frame:
+    """All rows of some directories, each with the name of its file; not read yet."""
+    return spark.read.schema(ddl(COLUMNS)).parquet(*paths).withColumn(FILE, sf.col("_metadata.file_path"))
+
+
+def check_rows(spark: Session, frame: Frame, rows: pa.Table, paths: Sequence[str], *, own: bool = False) -> Found:
+    """Check all rows of ``frame`` against each other, given their columns ``DESCRIPTION``."""
+    rows = rows.append_column("directory", pc.replace_substring_regex(rows[FILE], "/[^/]*$", ""))
+    shown = ", ".join(paths[:_SHOWN]) + (", ..." if len(paths) > _SHOWN else "")
+    if not len(rows):
+        raise DataError(f"There are no records in {shown}.")
+    for row in rows.to_pylist() if len(rows.drop_null()) < len(rows) else []:
+        if None in row.values():
+            raise DataError(f"{row['directory']} {_FOREIGN}")
     keys = ["contents", "record_size", "stage", "run", "round_records", "directory"]
     sums = [("records", "sum"), ("records", "min"), ("users", "sum"), ("users", "min"), ("users", "max")]
     groups = rows.group_by(keys).aggregate([*sums, ("minimum_users", "max")]).to_pylist()
-    shown = ", ".join(paths[:_SHOWN]) + (", ..." if len(paths) > _SHOWN else "")
-    if not groups:
-        raise DataError(f"There are no records in {shown}.")
     for group in groups:
-        if group["contents"] is None or group["stage"] not in (RANDOMIZED, MIXED) or group["record_size"] < 1:
-            raise DataError(f"{group['directory']} was not written by sdp.spark.randomize or sdp.spark.mix.")
+        if group["stage"] not in (RANDOMIZED, MIXED) or group["record_size"] < 1:
+            raise DataError(f"{group['directory']} {_FOREIGN}")
     for directory_name in sorted({group["directory"] for group in groups}):
         if not _exists(spark, f"{directory_name}/_SUCCESS"):
             raise DataError(

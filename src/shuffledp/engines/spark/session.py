@@ -147,6 +147,12 @@ def _explained(error: Exception) -> DataError | EngineError:
             f"version on both. {_NO_RELEASE}.",
             workers=f"shuffledp {versions[1]}",
         )
+    if re.search(r"(Can't get attribute|cannot import name) '\w+' (on <module|from) 'shuffledp", text) is not None:
+        return EngineError(
+            f"The workers of Spark have another version of shuffledp, without a function of {__version__}, which this "
+            f"process has: install the same version on both. {_NO_RELEASE}.",
+            workers="another version of shuffledp",
+        )
     if (program := re.search(r"Cannot run program \"([^\"]+)\"", text)) is not None:
         return EngineError(
             f"The workers of Spark have no Python at {program[1]}: set PYSPARK_PYTHON to one that has shuffledp "

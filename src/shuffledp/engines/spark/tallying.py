@@ -12,7 +12,17 @@ import numpy as np
 
 from shuffledp import __version__
 from shuffledp.engines.spark.mixing import whole_records
-from shuffledp.engines.spark.record_files import MIXED, contents_of, find_records, path_list, refusals
+from shuffledp.engines.spark.record_files import (
+    DESCRIPTION,
+    MIXED,
+    check_rows,
+    contents_of,
+    ddl,
+    path_list,
+    read_rows,
+    refusals,
+    row_batch,
+)
 from shuffledp.engines.spark.session import check_session, check_worker_version, start_session
 from shuffledp.errors import DataError, DomainError
 from shuffledp.extras import extra
@@ -21,11 +31,13 @@ from shuffledp.protocols.protocol import check_enough_users
 
 with extra("spark", "The Spark engine"):
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from shuffledp.protocols.protocol import Protocol
 
 _MESSAGES_AT_ONCE = 1 << 20
+_COUNTED = {**DESCRIPTION, "counted": "bigint", "counts": "binary"}
 _DRIVER_BYTES = 1 << 28  # of all tallies that the driver receives
 
 Batches = Iterator["pa.RecordBatch"]
@@ -40,8 +52,16 @@ def tally(path: str | os.PathLike[str], protocol: Protocol) -> Tally:
     spark, name = start_session(), path_list(path)[0]
     check_session(spark)
     expected = contents_of(protocol)
+    nothing = protocol.tally(Messages(protocol.message_format.empty(0), 0))
+    tallies = max(1, _DRIVER_BYTES // max(1, nothing.counts.nbytes))
     with refusals():
-        found = find_records(spark, [name])
+        frame = read_rows(spark, [name])
+        # one job reads descriptions and records, so both are of the same files
+        read = frame.select(*DESCRIPTION, "content").coalesce(tallies)
+        rows = read.mapInArrow(_counter(protocol, expected), ddl(_COUNTED)).toArrow()
+        partial = rows.filter(pc.is_valid(rows["counts"]))
+        described = rows.filter(pc.is_null(rows["counts"])).select(list(DESCRIPTION))
+        found = check_rows(spark, frame, described, [name])
         if found.stage != MIXED:
             raise DataError(f"The messages of {name} are not mixed: their order shows who sent them. Mix them first.")
         if found.runs > 1:
@@ -51,37 +71,37 @@ def tally(path: str | os.PathLike[str], protocol: Protocol) -> Tally:
                 f"{name} has messages of {found.contents}, not of {expected}. Use the protocol of the round."
             )
         check_enough_users(found.users, protocol.users)
-        nothing = protocol.tally(Messages(protocol.message_format.empty(0), 0))
-        tallies = max(1, _DRIVER_BYTES // max(1, nothing.counts.nbytes))
-        messages = found.frame.select("records", "content").coalesce(tallies)
-        rows = messages.mapInArrow(_counter(protocol), "counts binary, records bigint").collect()
-    parts = (Tally(np.frombuffer(row["counts"], dtype=np.int64), 0) for row in rows)
+    parts = (Tally(np.frombuffer(counts.as_buffer(), dtype=np.int64), 0) for counts in partial["counts"])
     total = reduce(operator.add, parts, nothing)
-    counted = sum(row["records"] for row in rows)
+    counted = sum(partial["counted"].to_pylist())
     if counted != found.records:
         raise DataError(f"{name} changed while it was counted: {counted:,} of {found.records:,} messages were read.")
     return Tally(total.counts, found.users)
 
 
-def _counter(protocol: Protocol) -> Callable[[Batches], Batches]:
-    """The task: the tally of a partition."""
+def _counter(protocol: Protocol, expected: str) -> Callable[[Batches], Batches]:
+    """The task: descriptions of all rows of a partition, then the tally of those that are of this protocol."""
     version, size = __version__, protocol.message_format.size
 
     def task(batches: Batches) -> Batches:
         check_worker_version(version)
         total = protocol.tally(Messages(protocol.message_format.empty(0), 0))
         records = 0
-        for count, content in (row for batch in batches for row in zip(*batch.columns, strict=True)):
-            packed = whole_records(content.as_buffer(), count.as_py(), size).view(np.uint8).reshape(-1, size)
-            for start in range(0, len(packed), _MESSAGES_AT_ONCE):
-                part = packed[start : start + _MESSAGES_AT_ONCE]
-                try:
-                    values = protocol.message_format.unpack(part)
-                except DomainError:
-                    raise DataError("A message is not of this protocol: the files are damaged or forged.") from None
-                total = total + protocol.tally(Messages(values, 0))
-            records += len(packed)
-        columns = [pa.array([total.counts.tobytes()], pa.binary()), pa.array([records], pa.int64())]
-        yield pa.RecordBatch.from_arrays(columns, names=["counts", "records"])
+        for batch in batches:
+            yield row_batch(batch.select(list(DESCRIPTION)).to_pylist(), _COUNTED)
+            kinds = zip(*(batch[name].to_pylist() for name in ("contents", "record_size", "stage")), strict=True)
+            for kind, count, content in zip(kinds, batch["records"], batch["content"], strict=True):
+                if kind != (expected, size, MIXED):
+                    continue  # the driver refuses them
+                packed = whole_records(content, count, size).view(np.uint8).reshape(-1, size)
+                for start in range(0, len(packed), _MESSAGES_AT_ONCE):
+                    part = packed[start : start + _MESSAGES_AT_ONCE]
+                    try:
+                        values = protocol.message_format.unpack(part)
+                    except DomainError:
+                        raise DataError("A message is not of this protocol: the files are damaged or forged.") from None
+                    total = total + protocol.tally(Messages(values, 0))
+                records += len(packed)
+        yield row_batch([{"counted": records, "counts": total.counts.tobytes()}], _COUNTED)
 
     return task

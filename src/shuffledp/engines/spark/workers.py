@@ -29,7 +29,7 @@ with extra("spark", "The Spark engine"):
 
 CODE, PART = "code", "part"
 PARTIAL_SCHEMA = "partition int, part int, users bigint, state string, counts binary"
-_PORTION_ROWS = 1 << 16
+PORTION_ROWS = 1 << 16
 """Rows that are encoded at a time; batches of Spark are smaller."""
 _NO_STATE = json.dumps({"encoded": 0, "missing": 0, "outside": 0, "examples": [], "markers": []})
 
@@ -40,19 +40,10 @@ class Work:
 
     version: str = field(default=__version__, kw_only=True)
 
-    def portions(self, batches: Iterable[Any], size: int = _PORTION_ROWS) -> Iterator[Any]:
+    def portions(self, batches: Iterable[Any], size: int = PORTION_ROWS) -> Iterator[Any]:
         """The batches of a partition, joined to portions of at least ``size`` rows."""
         check_worker_version(self.version)
-        waiting: list[Any] = []
-        rows = 0
-        for batch in batches:
-            waiting.append(batch)
-            rows += len(batch)
-            if rows >= size:
-                yield _joined(waiting)
-                waiting, rows = [], 0
-        if waiting:
-            yield _joined(waiting)
+        yield from joined_batches(batches, size)
 
 
 @dataclass(frozen=True)
@@ -141,6 +132,20 @@ def decoded(codes: Any, domain: Domain) -> NDArray[Any]:
         return domain.index_array([int(code) for code in codes.to_pylist()])
     values: NDArray[Any] = codes.to_numpy(zero_copy_only=False)
     return values
+
+
+def joined_batches(batches: Iterable[Any], size: int) -> Iterator[Any]:
+    """Batches joined to portions of at least ``size`` rows."""
+    waiting: list[Any] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += len(batch)
+        if rows >= size:
+            yield _joined(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _joined(waiting)
 
 
 def _joined(batches: list[Any]) -> Any:
