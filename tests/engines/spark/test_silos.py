@@ -223,7 +223,7 @@ def test_rows_without_a_description_or_records_are_refused(silos, mixed, protoco
         without = rewritten(silos[0], tmp_path / f"without-{name}", **{name: lambda _: None})
         with pytest.raises(DataError, match=f"without-{name} was not written by"):
             sdp.spark.mix([without, silos[1]], out=tmp_path / "out")
-    with pytest.raises(DataError, match="was not written by"):
+    with pytest.raises(DataError, match="truncated or damaged"):
         sdp.spark.tally(rewritten(mixed, tmp_path / "counted", records=lambda _: None), protocol)
     for source, use in (
         (silos[0], lambda path: sdp.spark.mix([path, silos[1]], out=tmp_path / "out2")),
@@ -292,6 +292,8 @@ def test_nothing_is_overwritten_and_a_failed_run_can_be_repeated(spark, silos, p
     (tmp_path / "left" / "_temporary").mkdir(parents=True)
     with pytest.raises(OutputError, match="is being written, or was left"):
         sdp.spark.mix(silos, out=tmp_path / "left")
+    with pytest.raises(OutputError, match=r"Spark reads \[ in names as a pattern"):
+        sdp.spark.mix(silos, out=tmp_path / "mixed[1]")
     bad = spark.createDataFrame([("bus",), ("plane",), (None,), ("NA",)], "mode string")
     message = "2 values are outside the domain .* and 1 value is missing.*other=NAME"
     with pytest.raises(DataError, match=message) as raised:

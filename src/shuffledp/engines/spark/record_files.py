@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from shuffledp import errors
 from shuffledp.engines.spark.session import check_session, explained_failures
@@ -54,6 +55,7 @@ _ATOMIC = {_ALGORITHM: "1", "mapreduce.fileoutputcommitter.marksuccessfuljobs": 
 _KINDS = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": pa.binary()}
 _FOREIGN = "was not written by sdp.spark.randomize or sdp.spark.mix."
 _SHOWN = 3
+_GLOB = re.compile(r"[\[\]{}*?\\]")
 _RAISED = re.compile(r"^shuffledp\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 Path = str | os.PathLike[str]
@@ -134,6 +136,8 @@ def check_new_directory(spark: Session, out: str) -> None:
     """Refuse a directory that has files; an empty one, which a failed job may leave, is used."""
     check_session(spark)
     check_atomic(spark)
+    if (patterns := _GLOB.search(out)) is not None:
+        raise OutputError(f"Cannot write {out}: Spark reads {patterns[0]} in names as a pattern.", path=out)
     if not _exists(spark, out):
         return
     for entry, state in (
@@ -170,7 +174,8 @@ def read_rows(spark: Session, paths: Sequence[str]) -> Frame:
 
 def check_rows(spark: Session, frame: Frame, rows: pa.Table, paths: Sequence[str], *, own: bool = False) -> Found:
     """Check all rows of ``frame`` against each other, given their columns ``DESCRIPTION``."""
-    rows = rows.append_column("directory", pc.replace_substring_regex(rows[FILE], "/[^/]*$", ""))
+    directories = [unquote(file).rpartition("/")[0] for file in rows[FILE].to_pylist()]  # Spark quotes as in URLs
+    rows = rows.append_column("directory", pa.array(directories, pa.string()))
     shown = ", ".join(paths[:_SHOWN]) + (", ..." if len(paths) > _SHOWN else "")
     if not len(rows):
         raise DataError(f"There are no records in {shown}.")
@@ -271,8 +276,9 @@ def refusals() -> Iterator[None]:
 
 
 def _exists(spark: Session, path: str) -> bool:
+    """Whether there is a file or directory of this name, in which no character stands for others."""
     try:
-        spark.read.format("binaryFile").load(path).schema  # noqa: B018 - Spark looks for the path
+        spark.read.format("binaryFile").load(_GLOB.sub(r"\\\g<0>", path)).schema  # noqa: B018 - Spark looks for the path
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             return False

@@ -33,6 +33,7 @@ MIN_VERSION = (4, 0)
 _SETTINGS = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.session.timeZone": "UTC"}
 _DEFAULT_MASTER = "local[*]"
 _MAX_REASON = 300
+_CAUSED = re.compile(r"(?:Caused by)?: (?:[\w$]+\.)+[\w$]+: (.+)")
 _NO_RELEASE = "Nothing was released"
 
 
@@ -173,11 +174,14 @@ def _explained(error: Exception) -> DataError | EngineError:
 
 
 def _reason(error: Exception) -> str:
-    """The cause of a failure in one short line: the last line of a Python traceback, or the first line."""
+    """The cause of a failure in one short line: of a Python traceback, the innermost of Java, or the first line."""
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"(\w+\.)*\w*(Error|Exception|Interrupt|Exit)\b", line)]
+    java = [found[1] for line in lines if (found := _CAUSED.match(line))]
     line = python[-1] if "Traceback (most recent call last)" in text and python else (lines or [""])[0]
+    if java and line.startswith("An error occurred while calling"):
+        line = java[-1]
     printable = "".join(character for character in line if character.isprintable())
     return printable.rstrip(".")[:_MAX_REASON] or type(error).__name__
 
