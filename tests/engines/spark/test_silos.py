@@ -282,6 +282,71 @@ def test_half_written_and_foreign_files_are_one_line(silos, mixed, protocol, tmp
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("reports", [0, 2])
+def test_users_without_a_report_or_with_two_are_noticed(spark, protocol, tmp_path, monkeypatch, reports):
+    """Faults of one of two tasks, which reads all of its rows, and of one committed file."""
+    from shuffledp.engines.spark import randomizing
+
+    frame = frame_of(spark, np.arange(300) % 4)
+    portions = randomizing._portions
+
+    def faulty(batches, encoder, domain):
+        from pyspark import TaskContext
+
+        for values in portions(batches, encoder, domain):
+            yield from [values] * (reports if TaskContext.get().partitionId() == 0 else 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(randomizing, "_portions", faulty)
+        with pytest.raises(EngineError, match=r"must not be used: .* of 300 rows"):
+            sdp.spark.randomize(frame, "mode", protocol, out=tmp_path / "tasks")
+
+    write = randomizing.write_committed
+    monkeypatch.setattr(randomizing, "write_committed", lambda rows, out: (write(rows, out), recommit(out, reports)))
+    with pytest.raises(EngineError, match=r"must not be used: .* randomized 300 of 300 rows"):
+        sdp.spark.randomize(frame, "mode", protocol, out=tmp_path / "files")
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_records_that_are_mixed_twice_or_not_at_all_are_noticed(silos, protocol, tmp_path, monkeypatch, times):
+    """Faults of the task of one label, and of one committed file, which the next reader notices."""
+    from shuffledp.engines.spark import mixing
+
+    sdp.spark.mix(silos, out=tmp_path / "files", labels=2)
+    recommit(tmp_path / "files", times)
+    permuter = mixing._permuter
+
+    def faulty(found, run):
+        task = permuter(found, run)
+
+        def wrong(table):
+            import pyarrow as pa
+            from pyspark import TaskContext
+
+            result = task(table)
+            if TaskContext.get().partitionId() > 0:
+                return result
+            return pa.concat_tables([result] * times) if times else result.slice(0, 0)
+
+        return wrong
+
+    monkeypatch.setattr(mixing, "_permuter", faulty)
+    with pytest.raises(EngineError, match="must not be used"):
+        sdp.spark.mix(silos, out=tmp_path / "tasks", labels=2)
+    for name in ("files", "tasks"):
+        with pytest.raises(DataError, match="mixed records; copy all of it"):
+            sdp.spark.tally(tmp_path / name, protocol)
+
+
+def recommit(directory, times: int) -> None:
+    """Leave out the largest file of a directory, or copy it."""
+    largest = max(Path(directory).glob("part-*"), key=lambda file: file.stat().st_size)
+    if times:
+        shutil.copy(largest, largest.with_name(f"part-again-{largest.name}"))
+    else:
+        largest.unlink()
+
+
 def test_nothing_is_overwritten_and_a_failed_run_can_be_repeated(spark, silos, protocol, tmp_path):
     with pytest.raises(OutputError, match="results of an earlier run"):
         sdp.spark.randomize(frame_of(spark, [0]), "mode", protocol, out=silos[0])
