@@ -81,7 +81,7 @@ def test_a_result_that_is_evaluated_twice_gives_the_same_numbers(spark, silos, m
 
     frame = frame_of(spark, np.arange(50) % 4)
     encoder, _ = randomizing._encoder(sdp.spark.table(frame)["mode"], protocol, None, None, None, False)
-    lazy = frame.mapInArrow(randomizing._randomizer(protocol, encoder, "", ""), randomizing.ddl(randomizing._WITH_ROWS))
+    lazy = frame.mapInArrow(randomizing._randomizer(protocol, encoder, "", ""), randomizing.ddl(randomizing.COLUMNS))
     assert lazy.select("content").collect() != lazy.select("content").collect()
 
 
@@ -284,20 +284,25 @@ def test_half_written_and_foreign_files_are_one_line(silos, mixed, protocol, tmp
 
 @pytest.mark.parametrize("reports", [0, 2])
 def test_users_without_a_report_or_with_two_are_noticed(spark, protocol, tmp_path, monkeypatch, reports):
-    """Faults of one of two tasks, which reads all of its rows, and of one committed file."""
+    """Faults of one of two tasks, whose whole result is delivered twice or not at all, and of one committed file."""
     from shuffledp.engines.spark import randomizing
 
     frame = frame_of(spark, np.arange(300) % 4)
-    portions = randomizing._portions
+    randomizer = randomizing._randomizer
 
-    def faulty(batches, encoder, domain):
-        from pyspark import TaskContext
+    def faulty(*settings):
+        task = randomizer(*settings)
 
-        for values in portions(batches, encoder, domain):
-            yield from [values] * (reports if TaskContext.get().partitionId() == 0 else 1)
+        def wrong(batches):
+            from pyspark import TaskContext
+
+            for batch in task(batches):
+                yield from [batch] * (reports if TaskContext.get().partitionId() == 0 else 1)
+
+        return wrong
 
     with monkeypatch.context() as patch:
-        patch.setattr(randomizing, "_portions", faulty)
+        patch.setattr(randomizing, "_randomizer", faulty)
         with pytest.raises(EngineError, match=r"must not be used: .* of 300 rows"):
             sdp.spark.randomize(frame, "mode", protocol, out=tmp_path / "tasks")
 

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 _USERS_AT_ONCE = 1 << 18
 _UNUSABLE = "The column has values outside the domain, or missing ones."
-_WITH_ROWS = {**COLUMNS, "rows": "bigint"}  # the last row of a partition has nothing but the number of its input rows
 _PROBLEMS = "encoded bigint, missing bigint, outside bigint, examples array<string>, markers array<string>"
 
 Batches = Iterator["pa.RecordBatch"]
@@ -104,18 +103,20 @@ def randomize(
     expected = None if chosen is None else chosen.count()
     values = reader.values_frame if chosen is None else chosen.with_parts().select(CODE)
     run, contents = secrets.token_hex(16), contents_of(protocol)
-    counted = Observation()
-    packed = values.mapInArrow(
-        _randomizer(protocol, encoder if chosen is None else None, run, contents), ddl(_WITH_ROWS)
-    ).observe(counted, *(sf.sum(name).alias(name) for name in ("rows", "users", "records")))
+    # Spark counts the rows before the workers get them, so that it notices what a worker loses or delivers twice
+    rows, messages = Observation(), Observation()
+    packed = values.observe(rows, sf.count(sf.lit(1)).alias("rows")).mapInArrow(
+        _randomizer(protocol, encoder if chosen is None else None, run, contents), ddl(COLUMNS)
+    )
+    packed = packed.observe(messages, sf.sum("users").alias("users"), sf.sum("records").alias("records"))
     with refusals():
         try:
-            write_committed(packed.filter(sf.col("rows").isNull()).drop("rows"), target)
+            write_committed(packed, target)
         except Exception as error:
             if _UNUSABLE in str(error):
                 _explain_values(values, encoder)
             raise
-        observed = [counted.get[name] or 0 for name in ("rows", "users", "records")]
+        observed = rows.get["rows"], messages.get["users"] or 0, messages.get["records"]
         if observed[1] == 0:
             raise DataError("The column holds no rows, so there are no users.")
         found = find_records(spark, [target], own=True)
@@ -163,18 +164,10 @@ def _randomizer(protocol: Protocol, encoder: Encoder | None, run: str, contents:
 
     def task(batches: Batches) -> Batches:
         check_worker_version(version)
-        own, rows = copy.deepcopy(encoder), 0
-
-        def counted() -> Batches:
-            nonlocal rows
-            for batch in batches:
-                rows += len(batch)
-                yield batch
-
-        for values in _portions(counted(), own, protocol.domain):
+        own = copy.deepcopy(encoder)
+        for values in _portions(batches, own, protocol.domain):
             for start, end in user_ranges(protocol, len(values)):
                 yield _randomized(protocol, values[start:end], run, contents)
-        yield row_batch([{"rows": rows}], _WITH_ROWS)
 
     return task
 
@@ -211,7 +204,7 @@ def _randomized(protocol: Protocol, values: NDArray[Any], run: str, contents: st
         "round_records": 0,
         "content": packed.tobytes(),
     }
-    return row_batch([row], _WITH_ROWS)
+    return row_batch([row])
 
 
 def _explain_values(values: Frame, encoder: Encoder) -> None:
