@@ -94,7 +94,7 @@ def test_planning_quantiles_is_fast_and_loads_no_scipy():
     assert seconds < 10
 
 
-@pytest.mark.parametrize("question", ["Count(1000)", "Histogram(1000, 20)"])
+@pytest.mark.parametrize("question", ["Count(1000)", "Histogram(1000, 20)", "Sum(1000)"])
 def test_plans_of_one_release_load_no_scipy(question):
     """Its signals, statistics and optimizers take up to a second to import, a third of what a plan may take."""
     loaded, _ = loaded_after(f"import shuffledp; shuffledp.plan(shuffledp.{question}, epsilon=1, delta=1e-6)")

@@ -8,6 +8,7 @@ from itertools import pairwise, permutations
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.signal import fftconvolve
 
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
@@ -148,11 +149,11 @@ def test_trimming_only_raises_deltas():
 
 
 @pytest.mark.parametrize("shape", [2, 7, 30])
-@pytest.mark.parametrize("ratio", [0.4, 0.95, 0.9995])
+@pytest.mark.parametrize("ratio", [0.4, 0.8, 0.95, 0.9995])
 def test_tails(shape, ratio):
     exact = Dyadic.of(ratio)
     k = np.array([0, 1, 5, 40, 300, 20_000, np.inf, -1])
-    lower, upper = tails(shape, exact, k)
+    lower, upper = tails(shape, np.full(len(k), float(exact.complement)), k)
     with mpmath.workdps(40):
         for at, below, above in zip(k[:6], lower[:6], upper[:6], strict=True):
             p = mpmath.mpf(exact.numerator) / mpmath.mpf(2) ** exact.bits
@@ -160,6 +161,16 @@ def test_tails(shape, ratio):
             assert abs(below - truth) <= 1e-13 * truth
             assert abs(above - (1 - truth)) <= 1e-12 * (1 - truth) + 1e-38
     assert (lower[6], upper[6], lower[7], upper[7]) == (1, 0, 0, 1)
+
+
+@pytest.mark.parametrize("shape", [99, 101, 800, 1000])
+def test_tails_of_large_shapes_do_not_underflow(shape):
+    complement = 0.05
+    mean, deviation = shape * 19.0, math.sqrt(shape * 19 * 20)
+    k = np.floor(mean + deviation * np.linspace(-8, 8, 33))
+    lower, upper = tails(shape, np.full(len(k), complement), k)
+    assert lower == pytest.approx(stats.nbinom.cdf(k, shape, complement), rel=1e-9)
+    assert upper == pytest.approx(stats.nbinom.sf(k, shape, complement), rel=1e-9)
 
 
 def series(shape: int, ratio: Dyadic, reach: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from shuffledp.privacy.divergence import DiscretePair, positive_part
 
 _CELLS_PER_DEVIATION = 250
 _MAX_CELLS = 200_000
+_LARGEST_EXPONENT = 200.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +51,13 @@ class GridLosses:
         With T(i) the mass above cell i, the divergence D is infinite + d with d(i) = r d(i + 1) + (1 - r) T(i) for
         r = e^-width: a sum of positive numbers, so that nothing cancels.
         """
-        from scipy.signal import lfilter
-
         above = np.cumsum(self.masses[::-1])[::-1]
         first, last = min(self.first, -reach), max(self.first + len(above), reach) + 1
         tail = np.zeros(last - first)  # T of first .. last - 1
         tail[: self.first - first] = above[0]
         tail[self.first - first : self.first - first + len(above) - 1] = above[1:]
-        decay = math.exp(-self.width)
-        excess = lfilter([-math.expm1(-self.width)], [1.0, -decay], tail[::-1])[::-1]
-        return self.infinite + np.asarray(excess[-reach - first : reach - first + 1], dtype=np.float64)
+        excess = -math.expm1(-self.width) * discounted(tail, self.width)
+        return self.infinite + excess[-reach - first : reach - first + 1]
 
     def distribution(self) -> Any:
         """The same distribution as an object of dp-accounting."""
@@ -69,6 +67,28 @@ class GridLosses:
         return PrivacyLossDistribution.create_from_rounded_probability(
             grid, self.infinite, self.width, pessimistic_estimate=True
         )
+
+
+def discounted(values: NDArray[np.float64], width: float) -> NDArray[np.float64]:
+    """For each i, the sum over k >= i of e^(-width (k - i)) times the k-th value, along the last axis.
+
+    Values are at least 0, so that nothing cancels. They are added from the last one on, in blocks in which the factors
+    e^(-width k) differ by at most e^200: with n values in a block, the relative error is below (n + 400) 2^-52 for each
+    block within the reach of i, and less for farther ones.
+    """
+    size = values.shape[-1]
+    block = max(1, min(size, int(_LARGEST_EXPONENT / width)))
+    sums = np.empty_like(values)
+    carried = np.zeros(values.shape[:-1])
+    for last in range(size, 0, -block):
+        part = values[..., max(last - block, 0) : last]
+        decay = np.exp(-width * np.arange(part.shape[-1] + 1))
+        scaled = part * decay[:-1]
+        scaled[..., -1] += carried * decay[-1]
+        part_sums = np.cumsum(scaled[..., ::-1], axis=-1)[..., ::-1] / decay[:-1]
+        sums[..., max(last - block, 0) : last] = part_sums
+        carried = part_sums[..., 0]
+    return sums
 
 
 def largest_loss(pair: DiscretePair) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,19 @@ from numpy.typing import NDArray
 from shuffledp.checks import LARGEST_EPSILON
 from shuffledp.errors import ConditionError
 from shuffledp.privacy.divergence import MASS_TOLERANCE, check_masses, positive_part
-from shuffledp.privacy.incomplete_beta import betainc
+from shuffledp.privacy.incomplete_beta import betainc, betaincc
+from shuffledp.privacy.loss_grid import discounted
 from shuffledp.randomness import Dyadic
 
 Floats = NDArray[np.float64]
 Extended = NDArray[np.longdouble]
 
 _ROUNDED_UP = 1e-9  # mass of small losses that are rounded up
+_RELATIVE = 1e-17  # what is left out of a sum, relative to it
+_SMALL_SHAPE = 100  # at larger ones the terms of the tails may underflow
+_SLOW = 0.25  # the terms fall slowly above it
+_MAX_TERMS = 10_000
+_TERMS = 8  # of a series that are added before the next look at what is left
 _INFINITE = 1e-16  # mass of large losses that count as infinite
 
 
@@ -53,41 +59,69 @@ def either(one: float, other: float) -> float:
 NO_LOSS = Losses(np.ones(1), 0, 0.0)
 
 
-@lru_cache(maxsize=512)
+@dataclass(frozen=True)
+class NoisyShift:
+    """A shift of NB(shape, ratio) copies, and the cells of the grid on either side of 0."""
+
+    ratio: Dyadic
+    copies: int
+    cells: int
+
+
 def negative_binomial_losses(shape: int, ratio: Dyadic, copies: int, width: float, cells: int) -> tuple[Losses, Losses]:
-    """The privacy loss of N + copies against N, and of N against N + copies, for N ~ NB(shape, ratio).
+    """The privacy loss of N + copies against N, and of N against N + copies, for N ~ NB(shape, ratio)."""
+    return shift_losses(shape, [NoisyShift(ratio, copies, cells)], width)[0]
+
+
+def shift_losses(shape: int, shifts: Sequence[NoisyShift], width: float) -> list[tuple[Losses, Losses]]:
+    """The privacy losses of N + copies against N, and of N against N + copies, for each shift, all of one shape.
 
     The loss ln(Pr[N = k] / Pr[N + copies = k]) decreases with k, so a cell of the grid is a range of k. The mass of a
     cell is split between its two ends such that its mass under both distributions is preserved.
     """
-    edges: Floats = np.arange(-cells, cells + 1, dtype=np.float64) * width
-    last = _last_above(shape, ratio, copies, edges)  # per edge, the last k with a loss above it
-    stay, moved = _range_masses(shape, ratio, last), _range_masses(shape, ratio, last - copies)
-    down = _in_cells(stay.inner[::-1], moved.inner[::-1], width)
-    down[0] += stay.above
-    up = _in_cells(moved.inner, stay.inner, width)
-    up[0] += moved.below
-    return Losses(up, -cells, moved.above + 1e-15), Losses(down, -cells, stay.below + 1e-15)
+    counts = [2 * shift.cells + 1 for shift in shifts]
+    complement = np.repeat([float(shift.ratio.complement) for shift in shifts], counts)
+    copies = np.repeat([float(shift.copies) for shift in shifts], counts)
+    edges = np.concatenate([np.arange(-shift.cells, shift.cells + 1, dtype=np.float64) for shift in shifts]) * width
+    last = _last_above(shape, complement, copies, edges)  # per edge, the last k with a loss above it
+    stay_tails, moved_tails = tails(shape, complement, last), tails(shape, complement, last - copies)
+    losses, start = [], 0
+    for shift, count in zip(shifts, counts, strict=True):
+        stay, moved = (
+            _range_masses(lower[start : start + count], upper[start : start + count])
+            for lower, upper in (stay_tails, moved_tails)
+        )
+        down = _in_cells(stay.inner[::-1], moved.inner[::-1], width)
+        down[0] += stay.above
+        up = _in_cells(moved.inner, stay.inner, width)
+        up[0] += moved.below
+        cells = shift.cells
+        losses.append((Losses(up, -cells, moved.above + 1e-15), Losses(down, -cells, stay.below + 1e-15)))
+        start += count
+    return losses
 
 
-def _last_above(shape: int, ratio: Dyadic, copies: int, edges: Floats) -> Floats:
+def _last_above(shape: int, complement: Floats, copies: Floats, edges: Floats) -> Floats:
     """The last k with copies ln(ratio) + sum over j < shape of ln((k + j)/(k - copies + j)) > edge; infinite if all.
 
     The sum lies between those with all j replaced by the least and by the largest j. That gives an interval for k of
     about the length ``shape``, in which k is found by bisection of all edges at once.
     """
-    slope = copies * math.log1p(-float(ratio.complement))
+    slope = copies * np.log1p(-complement)
     excess = edges - slope
     possible = excess > 0
     growth = np.minimum(np.where(possible, excess, 1.0) / (shape - 1), LARGEST_EPSILON)  # beyond it, the floor is 0
     low = np.floor(copies / np.expm1(growth)) + copies - shape - 2
     low = np.maximum(low, copies - 1)  # below ``copies`` the loss is infinite
     high = low + shape + 5
-    factors = np.arange(1, shape, dtype=np.float64)[:, None]
     for _ in range((shape + 5).bit_length()):
         middle = np.floor((low + high) / 2)
         shifted = middle - copies
-        above = np.log(np.prod(1 + copies / (np.maximum(shifted, 0.0) + factors), axis=0)) > excess
+        least = np.maximum(shifted, 0.0)
+        quotient = np.ones_like(least)
+        for j in range(1, shape):
+            quotient *= 1 + copies / (least + j)
+        above = np.log(quotient) > excess
         above |= shifted < 0
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     return np.where(possible, low, np.inf)
@@ -102,28 +136,47 @@ class _RangeMasses:
     above: float
 
 
-def _range_masses(shape: int, ratio: Dyadic, last: Floats) -> _RangeMasses:
-    """The masses between the entries of ``last``, which decreases, as differences of the smaller of the two tails."""
-    order = last[::-1]
-    lower, upper = tails(shape, ratio, order)
+def _range_masses(lower: Floats, upper: Floats) -> _RangeMasses:
+    """The masses between points that decrease, from their two tails: differences of the smaller one."""
+    lower, upper = lower[::-1], upper[::-1]
     inner = np.where(lower[1:] < 0.5, np.diff(lower), -np.diff(upper))
     return _RangeMasses(float(lower[0]), positive_part(inner), float(upper[-1]))
 
 
-def tails(shape: int, ratio: Dyadic, k: Floats) -> tuple[Floats, Floats]:
-    """Pr[N <= k] and Pr[N > k] = ratio^(k + 1) * sum over j < shape of C(k + j, j) (1 - ratio)^j."""
-    complement = float(ratio.complement)
+def tails(shape: int, complement: Floats, k: Floats) -> tuple[Floats, Floats]:
+    """Pr[N <= k] and Pr[N > k] for a ratio of 1 - complement.
+
+    The terms ratio^(k + 1) C(k + j, j) complement^j add up to 1 over all j >= 0. Pr[N > k] is the sum of those with
+    j < shape, and Pr[N <= k] that of the others, which is 1 - Pr[N > k] unless that would cancel.
+    """
     inside = np.isfinite(k) & (k >= 0)
     at = np.where(inside, k, 0.0)
-    term = np.exp((at + 1) * math.log1p(-complement))
+    if shape > _SMALL_SHAPE:
+        lower, upper = betainc(shape, at + 1, complement), betaincc(shape, at + 1, complement)
+        return np.where(inside, lower, np.where(k < 0, 0.0, 1.0)), np.where(inside, upper, np.where(k < 0, 1.0, 0.0))
+    term = np.exp((at + 1) * np.log1p(-complement))
     upper = term.copy()
     for j in range(1, shape):
         term = term * (at + j) / j * complement
         upper += term
     lower = 1 - upper
     small = upper >= 0.5
-    lower[small] = betainc(shape, at[small] + 1, complement)
+    slow, fast = np.flatnonzero(small & (complement > _SLOW)), np.flatnonzero(small & (complement <= _SLOW))
+    lower[slow] = betainc(shape, at[slow] + 1, complement[slow])
+    lower[fast] = _remaining_terms(shape, complement[fast], at[fast], term[fast])
     return np.where(inside, lower, np.where(k < 0, 0.0, 1.0)), np.where(inside, upper, np.where(k < 0, 1.0, 0.0))
+
+
+def _remaining_terms(shape: int, complement: Floats, k: Floats, term: Floats) -> Floats:
+    """The sum of the terms from j = shape on, given those of j = shape - 1, until no double changes."""
+    total = np.zeros_like(term)
+    for j in range(shape, _MAX_TERMS):
+        growth = (k + j) / j * complement  # decreases with j
+        term = term * growth
+        total += term
+        if j % _TERMS == 0 and bool(np.all((growth < 1) & (term * growth <= (1 - growth) * _RELATIVE * total))):
+            return total
+    raise ConditionError(f"The tail of {_MAX_TERMS:,} terms is not negligible.")
 
 
 def _in_cells(first: Floats, second: Floats, width: float) -> Floats:
@@ -174,12 +227,9 @@ def deltas_of(masses: Floats, width: float) -> Floats:
 
     With T(i) the mass above loss i, delta(i) = r delta(i + 1) + (1 - r) T(i) for r = e^-width.
     """
-    from scipy.signal import lfilter
-
     above = np.zeros_like(masses)
     above[:, :-1] = np.cumsum(masses[:, :0:-1], axis=1)[:, ::-1]
-    decay = math.exp(-width)
-    return np.asarray(lfilter([-math.expm1(-width)], [1.0, -decay], above[:, ::-1])[:, ::-1], dtype=np.float64)
+    return -math.expm1(-width) * discounted(above, width)
 
 
 def trimmed(losses: Losses) -> Losses:

@@ -9,22 +9,22 @@ So messages in the middle, which may have larger losses by their atoms, never me
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
 from shuffledp.privacy.almost_central.atoms import Atom, decompositions, groups_of
 from shuffledp.privacy.almost_central.losses import (
     NO_LOSS,
     Losses,
+    NoisyShift,
     deltas_of,
     either,
     from_deltas,
-    negative_binomial_losses,
+    shift_losses,
     trimmed,
     worst_of,
 )
@@ -47,6 +47,7 @@ _NEGLIGIBLE = 1e-17  # mass of a negative loss that is cut off
 _MAX_SEPARATE = 600  # messages of a group that are considered one by one
 _ROWS = 1 << 18  # entries of the arrays of one block
 _PARTS = 8  # copies are rounded up to multiples of this fraction of the reach
+_CELLS = 5000  # of the losses of several shifts that are computed at once
 _GROUPS_IN_SEARCH = 4  # at either end
 
 
@@ -89,19 +90,70 @@ class _Group:
     minus: tuple[int, int]
 
 
+@dataclass(frozen=True, eq=False)
+class _Messages:
+    """Messages first .. last: their shifts, and the ranges of their numbers of "+1" and "-1"."""
+
+    first: int
+    last: int
+    candidates: tuple[tuple[Shifts, ...], ...]
+    """The shifts of each message; if these are many, depth by depth, whose worst losses are then added."""
+    plus: tuple[int, int]
+    minus: tuple[int, int]
+
+    @cached_property
+    def shifts(self) -> frozenset[Shift]:
+        """All that occur."""
+        return frozenset(shift for each in self.candidates for shifts in each for shift in shifts)
+
+
+@lru_cache(maxsize=32)
+def _messages(
+    levels: int, parts: int, atoms: tuple[Atom, ...], ranges: tuple[tuple[int, int], ...]
+) -> tuple[_Messages, ...]:
+    """The shifts of the messages of each range, which do not depend on the noise but for the factors of its atoms."""
+    reaches = {atom.members[0]: (atom.reach, atom.factor) for atom in atoms[1:]}
+    groups = []
+    for first, last in ranges:
+        by_depth: dict[int, set[Shifts]] = {}
+        together: set[Shifts] = set()
+        listed = decompositions(levels, parts)[first - 1 : last]
+        for depths, _ in listed:
+            shifts = [
+                tuple(sorted((*reaches[leader], _rounded(n, reaches[leader][0])) for leader, n in copies))
+                for copies in depths
+            ]
+            together.add(tuple(sorted(shift for each in shifts for shift in each)))
+            for depth, each in enumerate(shifts):
+                by_depth.setdefault(depth, {()}).add(each)  # messages may differ in their depth
+        candidates = [together] if len(together) <= _MAX_SEPARATE else list(by_depth.values())
+        plus, minus = zip(*(ends for _, ends in listed), strict=True)
+        groups.append(
+            _Messages(
+                first,
+                last,
+                tuple(tuple(each) for each in candidates),
+                (min(plus), max(plus)),
+                (min(minus), max(minus)),
+            )
+        )
+    return tuple(groups)
+
+
 class _Composition:
     """Losses of one noise on one grid; what occurs in several groups is computed once."""
 
     def __init__(self, noise: AtomNoise, width: float) -> None:
         self.noise, self.width = noise, width
-        self.reaches = {atom.members[0]: (atom.reach, atom.factor) for atom in noise.atoms[1:]}
         self.shifts: dict[Shift, tuple[Losses, Losses]] = {}
         self.staying: dict[int, Losses] = {}
         self.ends: dict[tuple[int, int], Losses] = {}
 
     def of_groups(self, ranges: Sequence[tuple[int, int]]) -> DiscretePair:
         """The worst loss of all pairs of groups, as a pair of distributions."""
-        groups = [self.group(first, last) for first, last in ranges]
+        listed = _messages(self.noise.levels, self.noise.parts, self.noise.atoms, tuple(ranges))
+        self.compute(shift for each in listed for shift in each.shifts)
+        groups = [self.group(each) for each in listed]
         sums = [
             (before.up, after.down, self.staying_losses(_distance(before, after)), self.end_losses(before, after))
             for before in groups
@@ -130,52 +182,47 @@ class _Composition:
         down = max(0, after.plus[1] - before.plus[0], before.minus[1] - after.minus[0])
         copies = _rounded(up, ends.reach), _rounded(down, ends.reach)
         if copies not in self.ends:
-            candidates = [self.losses((ends.reach, ends.factor, n))[side] for side, n in enumerate(copies) if n]
+            shifts = {side: (ends.reach, ends.factor, n) for side, n in enumerate(copies) if n}
+            self.compute(shifts.values())
+            candidates = [self.shifts[shift][side] for side, shift in shifts.items()]
             self.ends[copies] = worst_of(candidates, self.width) if candidates else NO_LOSS
         return self.ends[copies]
 
-    def group(self, first: int, last: int) -> _Group:
-        """The worst losses of messages first .. last: of all of their shifts together, or depth by depth if many."""
-        by_depth: dict[int, set[Shifts]] = {}
-        together: set[Shifts] = set()
-        listed = decompositions(self.noise.levels, self.noise.parts)[first - 1 : last]
-        for depths, _ in listed:
-            shifts = [
-                tuple(sorted((*self.reaches[leader], _rounded(n, self.reaches[leader][0])) for leader, n in copies))
-                for copies in depths
-            ]
-            together.add(tuple(sorted(shift for each in shifts for shift in each)))
-            for depth, each in enumerate(shifts):
-                by_depth.setdefault(depth, {()}).add(each)  # messages may differ in their depth
-        candidates = [together] if len(together) <= _MAX_SEPARATE else list(by_depth.values())
+    def group(self, messages: _Messages) -> _Group:
+        """The worst losses of these messages."""
         up, down = (
             reduce(
                 lambda one, other: trimmed(one.and_then(other)),
                 [
-                    self.worst_of_sums([[self.losses(shift)[side] for shift in shifts] or [NO_LOSS] for shifts in each])
-                    for each in candidates
+                    self.worst_of_sums([[self.shifts[shift][side] for shift in shifts] or [NO_LOSS] for shifts in each])
+                    for each in messages.candidates
                 ],
             )
             for side in (0, 1)
         )
-        plus, minus = zip(*(ends for _, ends in listed), strict=True)
-        return _Group(first, last, up, down, (min(plus), max(plus)), (min(minus), max(minus)))
+        return _Group(messages.first, messages.last, up, down, messages.plus, messages.minus)
 
-    def losses(self, shift: Shift) -> tuple[Losses, Losses]:
-        """The losses of more copies of an atom, and of fewer."""
-        if shift not in self.shifts:
-            reach, factor, copies = shift
-            cells = math.ceil(self.noise.spare * factor / self.width)
-            ratio = self.noise.flood_ratio(reach, factor)
-            up, down = negative_binomial_losses(self.noise.shape, ratio, copies, self.width, cells)
-            self.shifts[shift] = trimmed(up), trimmed(down)
-        return self.shifts[shift]
+    def compute(self, shifts: Iterable[Shift]) -> None:
+        """The losses of more copies of an atom, and of fewer, for each of these shifts, many at once."""
+        waiting: dict[Shift, NoisyShift] = {}
+        cells = 0
+        for shift in [*dict.fromkeys(shift for shift in shifts if shift not in self.shifts), None]:
+            if waiting and (shift is None or cells > _CELLS):
+                losses = shift_losses(self.noise.shape, list(waiting.values()), self.width)
+                for done, (up, down) in zip(waiting, losses, strict=True):
+                    self.shifts[done] = trimmed(up), trimmed(down)
+                waiting, cells = {}, 0
+            if shift is not None:
+                reach, factor, copies = shift
+                either_side = math.ceil(self.noise.spare * factor / self.width)
+                waiting[shift] = NoisyShift(self.noise.flood_ratio(reach, factor), copies, either_side)
+                cells += either_side
 
     def worst_of_sums(self, sums: Sequence[Sequence[Losses]]) -> Losses:
         """The worst of several sums of independent losses."""
         first = min(sum(losses.first for losses in each) for each in sums)
         last = max(sum(losses.first + len(losses.masses) - 1 for losses in each) for each in sums)
-        size, length = last - first + 1, fft.next_fast_len(last - first + 1, real=True)
+        size, length = last - first + 1, _fast_length(last - first + 1)
         row: dict[Losses, int] = {NO_LOSS: 0}
         for each in sums:
             for losses in each:
@@ -183,7 +230,7 @@ class _Composition:
         around_zero = np.zeros((len(row), length))  # a negative loss is at the end
         for losses, place in row.items():
             around_zero[place, np.arange(losses.first, losses.first + len(losses.masses)) % length] = losses.masses
-        spectra = fft.rfft(around_zero)
+        spectra = np.fft.rfft(around_zero)
         most = max(len(each) for each in sums)
         index = np.array([[row[losses] for losses in each] + [0] * (most - len(each)) for each in sums])
         infinite = np.array([reduce(either, (losses.infinite for losses in each)) for each in sums])
@@ -194,10 +241,15 @@ class _Composition:
             product = spectra[block[:, 0]]
             for column in block[:, 1:].T:
                 product *= spectra[column]
-            masses = np.roll(fft.irfft(product, length), -first, axis=1)[:, :size]
+            masses = np.roll(np.fft.irfft(product, length), -first, axis=1)[:, :size]
             deltas = deltas_of(positive_part(masses), self.width) + infinite[start : start + rows, None]
             worst = np.maximum(worst, deltas.max(axis=0))
         return trimmed(from_deltas(worst, first, self.width))
+
+
+def _fast_length(least: int) -> int:
+    """The least length from ``least`` on for which Fourier transforms are fast: 2^a times 1, 3, 5, 9, 15, 25 or 27."""
+    return min(odd << max(0, (-(-least // odd) - 1).bit_length()) for odd in (1, 3, 5, 9, 15, 25, 27))
 
 
 def _distance(before: _Group, after: _Group) -> int:
