@@ -158,6 +158,16 @@ def test_hashes_that_collide(domain_size, buckets, messages, epsilon, sent):
     assert slots.hashed_curve(messages, buckets, collision * Fraction(6, 5)).delta_at(epsilon) < truth
 
 
+@pytest.mark.parametrize("epsilon", [20.0, 36.0, 37.0, 40.0, 100.0, 599.0, 700.0])
+def test_hashes_that_collide_at_large_epsilon(epsilon):
+    """The probability that all messages have the value never rounds to 0; differences of e^epsilon lost it from 37 on."""
+    collision = AffineHashes.for_domain(5, 2).collision
+    truth = float(exact.hashed_blanket(6, 2, collision, epsilon, Fraction(1)))
+    bound = Slots(1, Dyadic(0)).hashed_curve(6, 2, collision).delta_at(epsilon)
+    assert truth * (1 - 1e-12) <= bound <= truth * (1 + 1e-9)
+    assert truth > 1e-4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("messages", "buckets", "collision", "epsilon"), [(1_700, 3, Fraction(1, 3), 0.2), (4_000, 6, Fraction(1, 7), 0.3)]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from shuffledp.errors import ParameterError, UnknownNameError
+from shuffledp.errors import ConditionError, ParameterError, UnknownNameError
 from shuffledp.privacy.pure import PureCurve
 from shuffledp.protocols.target import Target
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_computed_is_not_claimed():
         def delta_at(self, epsilon: float) -> float:
             return math.nan * epsilon
 
-    with pytest.raises(ParameterError):
+    with pytest.raises(ConditionError):
         Target(**GOOD).guarantee(Broken(), theorem="x")
     with pytest.raises(ParameterError):
         Target(**GOOD).local_guarantee(math.nan, theorem="x")

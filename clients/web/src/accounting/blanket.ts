@@ -60,18 +60,18 @@ function threeKindsDivergence(n: number, c: number, E: number): number {
   const { first, masses, outside } = binomialWindow(n, c / (2 - c), (2 - 2 * c) / (2 - c), 1e-60), block = Math.max(1, Math.floor(n / 1400));
   let sum = 0, gain = 0;
   masses.forEach((mass, i) => {
-    if (i % block === 0) gain = expectedGain(n - first - i, 1 + E, E * n - first - i);
+    if (i % block === 0) gain = expectedGain(n - first - i, first + i, E);
     sum += mass * gain;
   });
   return ((2 - c) / n) * sum + outside;
 }
 
-/** The expectation of max(0, slope A - threshold) for A of Bin(n, 1/2). */
-function expectedGain(n: number, slope: number, threshold: number): number {
-  const start = Math.max(0, Math.floor(threshold / slope));
+/** The expectation of max(0, A + both - E (n - A + both)) for A of Bin(n, 1/2): no difference of large numbers if A = n. */
+function expectedGain(n: number, both: number, E: number): number {
+  const start = Math.max(0, Math.min(n, Math.floor((E * n + (E - 1) * both) / (1 + E))) - 1);
   let sum = 0, mass = binomial(start, n, 0.5, 0.5);
   for (let i = start; i <= n; i++) {
-    const term = mass * Math.max(0, slope * i - threshold);
+    const term = mass * Math.max(0, i + both - E * (n - i + both));
     sum += term;
     if (mass === 0 || (term < 1e-17 * sum && 2 * i > n)) break;
     mass *= (n - i) / (i + 1);

@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.checks import LARGEST_EPSILON, check_epsilon
+from shuffledp.checks import check_epsilon
 from shuffledp.privacy.amplification.clones import (
     ClonesCurve,
     clone_counts,
@@ -38,6 +38,7 @@ _BLOCKS_PER_DEVIATION = 16
 _COUNTS_PER_BLOCK = 700  # of all messages that agree, per block of those that agree with both values
 _RARE = 1e-15  # numbers of messages that agree with both values, which count as if there were none
 _TINIEST = 1e-305
+_LARGEST_EPSILON = 600.0  # beyond, its delta is a bound: products with e^epsilon stay finite
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class HashedBlanketCurve:
         blocks, and each is replaced by the smallest of its block: fewer messages that agree hide less.
         """
         check_epsilon(epsilon)
-        growth = math.exp(min(epsilon, LARGEST_EPSILON))
+        growth = math.exp(min(epsilon, _LARGEST_EPSILON))
         delta, agreeing = 1.0, self._agreeing
         for cut in _CUTS:
             counts = clone_counts(
@@ -131,10 +132,13 @@ def _advantage(one: Integers, both: Integers, growth: float) -> Floats:
 
     It is (1 + e^epsilon) a/2 Pr[A = a] - (e^epsilon - 1)(one/2 + both) Pr[A >= a], with a the least A that counts.
     """
-    least = np.floor((growth * one + (growth - 1) * both) / (1 + growth)).astype(np.int64) + 1
+    all_count = one - (growth - 1) * both  # the advantage if A = one
+    least = one + 1 - np.ceil(np.maximum(all_count / (1 + growth), -1.0)).astype(np.int64)
     counted = np.minimum(least, np.maximum(one, 1))
     error = 1e-12 + np.abs(counted - one / 2) * 2.0**-46
     gained = (1 + growth) * counted / 2 * fair_mass(np.minimum(counted, one), one)
     paid = (growth - 1) * (one / 2 + both) * fair_upper_tail(counted, one)
-    advantage: Floats = np.where(least > one, 0.0, positive_part(gained * (1 + error) - paid * (1 - error)))
+    several = positive_part(gained * (1 + error) - paid * (1 - error))
+    single = all_count * np.exp2(-one.astype(np.float64)) * (1 + 1e-12)  # the difference cancels at large epsilon
+    advantage: Floats = np.where(least > one, 0.0, np.where(least == one, single, several))
     return advantage
