@@ -160,7 +160,7 @@ def test_hashes_that_collide(domain_size, buckets, messages, epsilon, sent):
 
 @pytest.mark.parametrize("epsilon", [20.0, 36.0, 37.0, 40.0, 100.0, 599.0, 700.0])
 def test_hashes_that_collide_at_large_epsilon(epsilon):
-    """The probability that all messages have the value never rounds to 0; differences of e^epsilon lost it from 37 on."""
+    """The probability that all messages have the value never rounds to 0, as it did from 37 on."""
     collision = AffineHashes.for_domain(5, 2).collision
     truth = float(exact.hashed_blanket(6, 2, collision, epsilon, Fraction(1)))
     bound = Slots(1, Dyadic(0)).hashed_curve(6, 2, collision).delta_at(epsilon)
