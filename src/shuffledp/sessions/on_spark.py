@@ -55,8 +55,8 @@ def run(
 
     ``protocol`` is calibrated for at most as many users as there are, or a function from the number of users to a
     protocol. ``route`` is ``counts`` (Spark counts the values exactly, and the driver draws the tally; the default for
-    categories, bins and dates), or ``partial`` (each partition randomizes its rows; the default for sums, means and
-    strings, and needs shuffledp on the workers): the distribution is the same. ``options`` are ``missing``,
+    categories, bins and dates), or ``partial`` (the workers randomize the value of each user, and need shuffledp; the
+    default for sums, means and strings): the distribution is the same. ``options`` are ``missing``,
     ``drop_missing``, ``user``, ``pick``, ``order_by`` and ``drop_missing_users`` as for ``sdp.count``, with
     columns by name. ``equals``, ``other`` and ``clip`` are those of ``sdp.count`` and ``sdp.histogram``; ``domain``
     says how values become indices where the protocol only knows names, such as bins.
@@ -195,9 +195,9 @@ def _round(
             return values.histogram_encoder(domain, other=other, clip=clip)
     else:
         raise ParameterError(f"{protocol.name} cannot be run on Spark.")
-    if route != "partial" and not isinstance(domain, (Interval, Strings)):
-        counts = values.counts(encoder)
-        return run_counted(protocol, counts, estimator=estimator, route="counts", source=source)
+    if not isinstance(domain, (Interval, Strings)):
+        counts, counted = values.counts(encoder), "messages" if route == "partial" else "counts"
+        return run_counted(protocol, counts, estimator=estimator, route=counted, source=source)
     rows = values.one_pass(encoder)
     if rows is None:
         return run_round(protocol, values.rows(encoder), estimator=estimator, route="messages", source=source)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,14 @@ from shuffledp.domain import Categories
 from shuffledp.engines.encoding import CategoryEncoder
 from shuffledp.engines.spark import partial
 from shuffledp.engines.spark.partial import tally_parts
-from shuffledp.engines.spark.workers import CODE, PART, RandomizeRows, pack_counts, unpack_counts
+from shuffledp.engines.spark.workers import (
+    CODE,
+    PART,
+    RandomizeCounts,
+    RandomizeRows,
+    pack_counts,
+    unpack_counts,
+)
 from shuffledp.errors import BelowMinimumError, DataError, EngineError, ParameterError, UnknownNameError
 from shuffledp.messages import Tally
 from shuffledp.randomness import SYSTEM, draw_bytes
@@ -178,6 +186,26 @@ def tallies(spark):
     return tally_parts(frame, dict.fromkeys(range(ROUNDS), SMALL_PROTOCOL), SYSTEM)
 
 
+def task_batch(numbers):
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.array(numbers, type=pa.int64())], names=["id"])
+
+
+@pytest.fixture(scope="module")
+def counted_tallies():
+    """As many rounds of counted users, each divided into three tasks, by the function that the workers run."""
+    held, counts = np.unique(SMALL_INDICES, return_counts=True)
+    work = RandomizeCounts(SMALL_PROTOCOL, held, np.cumsum(counts), 3)
+
+    def round_of_tasks():
+        rows = [row for task in range(3) for batch in work([task_batch([task])]) for row in batch.to_pylist()]
+        assert [row["users"] for row in rows] == [6, 7, 7]
+        return sum(unpack_counts(row["counts"]) for row in rows)
+
+    return [round_of_tasks() for _ in range(ROUNDS)]
+
+
 @pytest.fixture(scope="module")
 def expected():
     counts = np.bincount(SMALL_INDICES, minlength=3)
@@ -191,6 +219,9 @@ class TestDistribution:
         assert {tally.users for tally in tallies.values()} == {SMALL}
         assert two_sample([tally.counts for tally in tallies.values()], expected) > ALPHA
 
+    def test_of_counted_users_is_the_same(self, counted_tallies, expected):
+        assert two_sample(counted_tallies, expected) > ALPHA
+
     def test_rejects_a_tally_that_is_returned_twice(self, tallies, expected):
         twice = [tally.counts * (1 + (part % 4 == 0)) for part, tally in tallies.items()]
         assert two_sample(twice, expected) < ALPHA
@@ -198,6 +229,20 @@ class TestDistribution:
     def test_rejects_a_part_of_the_users(self, tallies, expected):
         lost = [SMALL_PROTOCOL.sample_tally(np.bincount(SMALL_INDICES[:-4], minlength=3)).counts for _ in range(ROUNDS)]
         assert two_sample(lost, expected) < ALPHA
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 7, 40])
+def test_counted_users_are_divided_without_loss(tasks):
+    """Every user is in exactly one task, also where counts are 0, large or fewer than tasks."""
+    random = np.random.default_rng()
+    for counts in ([1], [0, 3, 0, 5], [0, 0, 2], random.integers(0, 30, 50).tolist(), [10**6, 1, 10**6]):
+        held = np.flatnonzero(counts)
+        cumulative = np.cumsum(np.array(counts)[held])
+        work = RandomizeCounts(SMALL_PROTOCOL, held, cumulative, tasks)
+        bounds = [int(cumulative[-1]) * number // tasks for number in range(tasks + 1)]
+        parts = [work.values(start, end) for start, end in pairwise(bounds)]
+        assert [len(part) for part in parts] == np.diff(bounds).tolist()
+        assert np.bincount(np.concatenate(parts), minlength=len(counts)).tolist() == counts
 
 
 OTHER_ROUNDS, OTHER_USERS = 800, 40
@@ -257,8 +302,18 @@ def test_other_questions_have_the_distribution_of_the_local_engine(spark, name):
 
 class TestFailures:
     def randomizing(self, monkeypatch, change):
-        """Let the workers run a changed function, and return the attempts that succeeded."""
-        monkeypatch.setattr(partial, "RandomizeRows", lambda *arguments: change(RandomizeRows(*arguments)))
+        """Let the workers run a changed function."""
+        for work in (RandomizeRows, RandomizeCounts):
+            changed = lambda *arguments, work=work: change(work(*arguments))  # noqa: E731
+            monkeypatch.setattr(partial, work.__name__, changed)
+
+    def rounds(self, frame):
+        """A round of counted users, and one of rows: their users, and whether the estimates are near the truth."""
+        histogram = sdp.spark.run(frame, "mode", histogram_protocol(), route="partial")
+        yield histogram.users, near(histogram, TRUTH)
+        mean = sdp.find("sum", "cheu").calibrate(users=USERS, lower=0, upper=100, **TARGET)
+        total = sdp.spark.run(frame, "minutes", mean)
+        yield total.users, near(total, sum(i % 100 for i in range(USERS)))
 
     def test_attempts_that_fail_after_randomizing_do_not_count(self, frame, monkeypatch):
         def failing(work):
@@ -274,10 +329,7 @@ class TestFailures:
             return run
 
         self.randomizing(monkeypatch, failing)
-        protocol = histogram_protocol()
-        estimate = sdp.spark.run(frame, "mode", protocol, route="partial")
-        assert estimate.users == USERS
-        assert near(estimate, TRUTH)
+        assert list(self.rounds(frame)) == [(USERS, True)] * 2
 
     def test_a_task_that_fails_always_releases_nothing(self, frame, monkeypatch):
         def failing(work):
@@ -291,6 +343,8 @@ class TestFailures:
         self.randomizing(monkeypatch, failing)
         with pytest.raises(EngineError, match=r"always.*Nothing was released"):
             sdp.spark.run(frame, "mode", histogram_protocol(), route="partial")
+        with pytest.raises(EngineError, match=r"always.*Nothing was released"):
+            sdp.mean(sdp.spark.table(frame)["minutes"], lower=0, upper=100, **TARGET)
 
     def test_a_partition_that_returns_its_tally_twice_is_refused(self, frame, monkeypatch):
         def doubled(work):
@@ -303,6 +357,8 @@ class TestFailures:
         self.randomizing(monkeypatch, doubled)
         with pytest.raises(EngineError, match="Spark returned a partition twice"):
             sdp.spark.run(frame, "mode", histogram_protocol(), route="partial")
+        with pytest.raises(EngineError, match="Spark returned a partition twice"):
+            sdp.mean(sdp.spark.table(frame)["minutes"], lower=0, upper=100, **TARGET)
 
     def test_data_that_change_between_two_reads_are_refused(self, spark):
         column = sdp.spark.table(spark.range(2_000).selectExpr("cast(id % 10 as double) as x"))["x"]
@@ -320,6 +376,8 @@ class TestFailures:
         self.randomizing(monkeypatch, older)
         with pytest.raises(EngineError, match="install the same version on both"):
             sdp.spark.run(frame, "mode", histogram_protocol(), route="partial")
+        with pytest.raises(EngineError, match="install the same version on both"):
+            sdp.mean(sdp.spark.table(frame)["minutes"], lower=0, upper=100, **TARGET)
 
 
 def test_released_tallies_do_not_add_up():

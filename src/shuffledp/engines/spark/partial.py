@@ -1,8 +1,11 @@
-"""Rounds on Spark: each partition randomizes its users' values and tallies the messages; the driver adds the tallies.
+"""Rounds on Spark: tasks randomize their users' values and tally the messages; the driver adds the tallies.
 
 Tallies add up, and a tally depends only on the multiset of messages, so the sum has the distribution of a shuffled
 round. Nothing after the noise is lazy: every call runs one action and returns numbers. Spark passes on exactly one
 result of each partition.
+
+Numbers and strings are sent to the tasks row by row. Indices of a discrete domain are counted first, by Spark alone,
+and the tasks get the counts: it takes Spark several times as long to send rows to Python as to count them.
 """
 
 from __future__ import annotations
@@ -12,26 +15,29 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shuffledp.engines.encoding import Encoder
 from shuffledp.engines.spark.counts import collect_partials
-from shuffledp.engines.spark.session import Frame
-from shuffledp.engines.spark.workers import PARTIAL_SCHEMA, RandomizeRows
+from shuffledp.engines.spark.session import Frame, Session
+from shuffledp.engines.spark.workers import PARTIAL_SCHEMA, RandomizeCounts, RandomizeRows
 from shuffledp.errors import EngineError, ParameterError
 from shuffledp.messages import Tally
 from shuffledp.protocols.flow import RemoteGroup, RemoteValues
 from shuffledp.protocols.protocol import Protocol, check_enough_users
 from shuffledp.randomness import RandomSource
 
+_FEWEST_TASKS, _MOST_TASKS = 4, 1 << 13
+_NUMBERS_PER_TASK = 1 << 24
+"""Parts of messages that one task draws: some tenths of a second."""
+
 
 def tally_parts(
     frame: Frame, protocols: Mapping[int, Protocol], source: RandomSource, encoder: Encoder | None = None
 ) -> dict[int, Tally]:
     """One round per part over the rows of a frame, each by its protocol; the tallies are not released yet."""
-    if not source.secure:
-        raise ParameterError(
-            "A seed cannot repeat the noise that the partitions of Spark draw, since their order is not defined: use "
-            "the route counts, or leave the seed out."
-        )
+    _check_secure(source)
     tallies: dict[int, Tally] = {}
     for part, partials in collect_partials(frame.mapInArrow(RandomizeRows(protocols, encoder), PARTIAL_SCHEMA)):
         if encoder is not None:
@@ -44,6 +50,28 @@ def tally_parts(
         if sum(tally.users for tally in tallies.values()) != encoder.encoded:
             raise EngineError("The tallies do not have all users that were read. Nothing was released.")
     return tallies
+
+
+class CountedUsers(RemoteValues):
+    """The users of a round, whose numbers per index are known; tasks of Spark randomize the value of each of them."""
+
+    def __init__(self, counts: NDArray[np.int64], session: Session) -> None:
+        self._counts, self._session, self._users = counts, session, int(counts.sum())
+
+    def __len__(self) -> int:
+        return self._users
+
+    def tally(self, protocol: Protocol, *, source: RandomSource) -> Tally:
+        """The released tally of one round; every call draws new noise and is another release."""
+        _check_secure(source)
+        numbers = self._users * protocol.cost.messages_per_user * protocol.message_format.columns
+        tasks = min(max(_FEWEST_TASKS, int(numbers / _NUMBERS_PER_TASK)), _MOST_TASKS)
+        held = np.flatnonzero(self._counts)
+        work = RandomizeCounts(protocol, held, np.cumsum(self._counts[held]), tasks)
+        collected = collect_partials(self._session.range(0, tasks, 1, tasks).mapInArrow(work, PARTIAL_SCHEMA))
+        partials = [partial for part, partials in collected if part >= 0 for partial in partials]
+        tally = reduce(operator.add, (Tally(counts, users) for users, counts, _ in partials)) if partials else None
+        return _released(tally, self._users, protocol, source)
 
 
 class SparkRows(RemoteValues):
@@ -83,6 +111,14 @@ class SparkGroup(RemoteGroup):
             name: _released(tallies.get(self._indices[name]), int(self._sizes[self._indices[name]]), protocol, source)
             for name, protocol in protocols.items()
         }
+
+
+def _check_secure(source: RandomSource) -> None:
+    if not source.secure:
+        raise ParameterError(
+            "A seed cannot repeat the noise that the partitions of Spark draw, since their order is not defined: use "
+            "the route counts, or leave the seed out."
+        )
 
 
 def _released(tally: Tally | None, users: int, protocol: Protocol, source: RandomSource) -> Tally:

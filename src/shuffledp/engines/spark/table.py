@@ -16,7 +16,7 @@ from shuffledp.engines.local import Column
 from shuffledp.engines.spark.choosing import KEY, count_chosen, derived_bytes, key_of
 from shuffledp.engines.spark.columns import column, has_value, is_integer, kind_of
 from shuffledp.engines.spark.counts import MAX_DISTINCT, VALUE, Encoding, usual_codes
-from shuffledp.engines.spark.partial import SparkRows
+from shuffledp.engines.spark.partial import CountedUsers, SparkRows
 from shuffledp.engines.spark.session import Frame, check_session, explained_failures
 from shuffledp.engines.spark.users import (
     EXCLUDED,
@@ -178,16 +178,14 @@ class SparkColumn(Column):
 
     def counts(self, make: Callable[[], tuple[Encoder, int]]) -> NDArray[np.int64]:
         """The number of users per index; ``make`` gives the encoder and the number of indices."""
+        counts = self._users_per_index(make)
+        return RemoteCounts.of(counts, CountedUsers(counts, self.frame.sparkSession))
+
+    def _users_per_index(self, make: Callable[[], tuple[Encoder, int]]) -> NDArray[np.int64]:
         if self.users is not None and (usual := self._usual_counts(make)) is not None:
-            return RemoteCounts.of(
-                usual, SparkRows(int(usual.sum()), lambda: Chosen(self, self.encoding(make)).with_parts())
-            )
+            return usual
         encoding = self.encoding(make)
-        if self.users is None:
-            return RemoteCounts.of(encoding.counts, self._all_rows(encoding.users, make))
-        chosen = Chosen(self, encoding)
-        counts = chosen.counts(encoding.size)
-        return RemoteCounts.of(counts, SparkRows(int(counts.sum()), chosen.with_parts))
+        return encoding.counts if self.users is None else Chosen(self, encoding).counts(encoding.size)
 
     def _usual_counts(self, make: Callable[[], tuple[Encoder, int]]) -> NDArray[np.int64] | None:
         """The number of users per index if all values are usual names: then they need not be counted before."""

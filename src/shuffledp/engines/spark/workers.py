@@ -126,6 +126,44 @@ class RandomizeRows(Work):
                 tallies[part] = tallies[part] + tally if part in tallies else tally
 
 
+@dataclass(frozen=True)
+class RandomizeCounts(Work):
+    """Randomizes the values of users who were counted per index, and tallies their messages.
+
+    Users are numbered by their indices, and divided into tasks of consecutive numbers, as equally as possible. Noise is
+    drawn as by ``RandomizeRows``.
+    """
+
+    protocol: Protocol
+    indices: NDArray[np.int64]
+    """Those that users have."""
+    cumulative: NDArray[np.int64]
+    """The number of users with each of these indices or one before."""
+    tasks: int
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """One row, for the numbers of tasks that this partition is given."""
+        tally: Tally | None = None
+        users = int(self.cumulative[-1])
+        for batch in self.portions(batches):
+            for task in batch.column(0).to_pylist():
+                first, last = (users * number // self.tasks for number in (task, task + 1))
+                for start, end in user_ranges(self.protocol, last - first):
+                    if start < end:
+                        values = self.values(first + start, first + end)
+                        drawn = self.protocol.tally(self.protocol.randomize_all(values))
+                        tally = drawn if tally is None else tally + drawn
+        if tally is None:
+            yield _partials([(-1, 0, _NO_STATE, np.zeros(0, dtype=np.int64))])
+        else:
+            yield _partials([(0, tally.users, _NO_STATE, tally.counts)])
+
+    def values(self, start: int, end: int) -> NDArray[np.int64]:
+        """The indices of the users with numbers from ``start`` to before ``end``."""
+        ends = np.clip(self.cumulative, start, end)
+        return np.repeat(self.indices, ends - np.concatenate(([start], ends[:-1])))
+
+
 def decoded(codes: Any, domain: Domain) -> NDArray[Any]:
     """Codes as ``EncodeRows`` writes them, as the indices or positions of a domain."""
     if isinstance(domain, Strings):
