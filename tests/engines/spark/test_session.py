@@ -35,6 +35,23 @@ def test_a_missing_java_is_one_line(monkeypatch, tmp_path):
         start_session()
 
 
+def test_a_master_that_does_not_answer_is_one_line(spark, monkeypatch):
+    class Builder:
+        def __getattr__(self, _):
+            return lambda *_: self
+
+        def getOrCreate(self):  # noqa: N802
+            raise ValueError(
+                "Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was created at:"
+            )
+
+    monkeypatch.setattr(session.SparkSession, "getActiveSession", staticmethod(lambda: None))
+    monkeypatch.setattr(session.SparkSession, "builder", Builder())
+    with pytest.raises(EngineError, match=r"\(the master does not answer, or it ended the application\)") as caught:
+        start_session("spark://127.0.0.1:1")
+    assert "\n" not in str(caught.value)
+
+
 def fail_in_task(message):
     def fail(_batches):
         raise RuntimeError(message)

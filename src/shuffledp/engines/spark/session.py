@@ -92,7 +92,10 @@ def _new_session(master: str | None, *, progress: bool) -> Session:
     try:
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError, ValueError) as error:
-        raise EngineError(f"Cannot start Spark {pyspark.__version__} ({_reason(error)}). {_START_ADVICE}") from None
+        reason = _reason(error)
+        if "stopped SparkContext" in reason:  # Spark logs why, and then ends the application
+            reason = "the master does not answer, or it ended the application"
+        raise EngineError(f"Cannot start Spark {pyspark.__version__} ({reason}). {_START_ADVICE}") from None
 
 
 _START_ADVICE = "Check the master and the configuration of Spark; it needs Java 17 or newer."
