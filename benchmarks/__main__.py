@@ -37,6 +37,7 @@ _SUBJECTS = (
     "ingest",
     "outer_seal",
     "hop",
+    "demo",
 )
 _WITH_SPARK = ("spark", "spark_mixing")
 """Measured only by name, in the environment of ``make test-spark``."""
