@@ -70,7 +70,8 @@ def test_the_search_finds_fewer_messages_than_equally_likely_sizes():
     ratio, flood = least_clusters(*TARGET, 0.6, "histogram")
     a = float(ratio)
     start = 2 * a / (1 - a) + 2 * flood.mean_pairs + kappa * 2 * a / (1 - a) ** 2
-    found = search(TARGET, kappa, 0.6, SMALL, iterations=120)
+    problem = Problem(TARGET, kappa, SMALL)
+    found = search(problem, problem.start(0.6), iterations=120)
     assert found.messages + kappa * found.variance < 0.95 * start
     assert 0.999e-3 < found.certified_delta(2.0) <= 1e-3
 

@@ -64,11 +64,11 @@ def test_stored_points_have_less_error_than_equally_likely_sizes_at_as_many_mess
     a = float(ratio)
     messages, variance = 2 * a / (1 - a) + 2 * flood.mean_pairs, DiscreteLaplace(ratio).variance
     line = np.interp(messages, [point.messages for point in OPTIMA], [point.variance for point in OPTIMA])
-    assert line < 0.97 * variance
+    assert line < 0.98 * variance
 
 
-def test_the_points_of_earlier_searches_are_not_better():
-    """Messages per category and error; the noise messages of the line are at most 0.5 % more at the same error."""
+def test_points_of_other_searches_are_not_better():
+    """Messages per category and error, up to 0.5 %: two earlier searches of the same problem."""
     for messages, error in ((41.93, 6.547), (77.83, 5.406), (106.2, 4.625), (226, 3.386), (413, 3.082), (556, 2.984)):
         line = np.interp(-(error**2), [-point.variance for point in OPTIMA], [point.messages for point in OPTIMA])
         assert line < 1.005 * messages

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffledp.lab.free_clusters import DELTA, EPSILON, FILE, FreeClusters
+from shuffledp.lab.free_clusters import DELTA, EPSILON, FILE, FreeClusters, found_optima
 from shuffledp.privacy.cluster_calibration import least_clusters
 from shuffledp.privacy.cluster_weights import delta_and_slopes
 from shuffledp.search import bisect
@@ -70,19 +70,25 @@ class Family:
 
 
 RUNS = (
-    (1.5, 0.5, Family(10, 10, 10, 12, 128)),
-    (3.0, 0.5, Family(10, 10, 10, 12, 160)),
-    (5.0, 0.655, Family(12, 12, 6, 16, 192)),
-    (10.0, 0.82, Family(14, 12, 4, 24, 256)),
-    (25.0, 0.82, Family(18, 10, 2, 28, 320)),
+    (1.5, 0.5, Family(10, 10, 10, 14, 128)),
+    (3.0, 0.5, Family(10, 10, 10, 14, 160)),
+    (5.0, 0.655, Family(12, 12, 8, 20, 192)),
+    (10.0, 0.82, Family(14, 12, 5, 24, 256)),
+    (16.0, 0.82, Family(18, 12, 4, 26, 300)),
+    (25.0, 0.82, Family(20, 12, 3, 28, 320)),
+    (40.0, 0.85, Family(22, 10, 2, 28, 380)),
     (60.0, 0.88, Family(22, 10, 2, 28, 420)),
     (100.0, 0.88, Family(26, 10, 2, 28, 512)),
-    (200.0, 0.9, Family(34, 10, 2, 28, 680)),
-    (350.0, 0.92, Family(38, 10, 2, 28, 800)),
-    (600.0, 0.94, Family(44, 10, 2, 28, 960)),
-    (900.0, 0.95, Family(52, 10, 2, 28, 1120)),
+    (130.0, 0.9, Family(30, 10, 2, 28, 600)),
+    (200.0, 0.9, Family(36, 10, 2, 28, 680)),
+    (270.0, 0.92, Family(40, 10, 2, 28, 760)),
+    (350.0, 0.92, Family(40, 10, 2, 28, 800)),
+    (450.0, 0.93, Family(46, 10, 2, 28, 900)),
+    (600.0, 0.94, Family(52, 10, 2, 28, 1000)),
+    (900.0, 0.95, Family(60, 10, 2, 28, 1200)),
 )
-"""Kappa, the split of the clusters from which the search starts, and the family."""
+"""Kappa, the split of the equally likely sizes from which the search starts, and the family."""
+_GROWTH_OF_SIZES = 0.45  # sizes grow about as this power of kappa
 
 
 class Problem:
@@ -265,19 +271,9 @@ def _best_step(
     return np.maximum(moved, problem.lowest(moved)), expected
 
 
-def search(
-    target: tuple[float, float],
-    kappa: float,
-    split: float,
-    family: Family,
-    *,
-    iterations: int = 1500,
-    tolerance: float = 0.01,
-) -> FreeClusters:
-    """The best rates found from the clusters of ``least_clusters``, rounded, and scaled until they are certified."""
-    problem = Problem(target, kappa, family)
-    variables = descend(problem, problem.start(split), iterations=iterations, tolerance=tolerance)
-    return certified(problem, variables)
+def search(problem: Problem, start: Floats, *, iterations: int = 1000, tolerance: float = 0.01) -> FreeClusters:
+    """The best rates found from a start, rounded, and scaled until they are certified."""
+    return certified(problem, descend(problem, start, iterations=iterations, tolerance=tolerance))
 
 
 def certified(problem: Problem, variables: Floats) -> FreeClusters:
@@ -298,13 +294,25 @@ def certified(problem: Problem, variables: Floats) -> FreeClusters:
 
 
 def regenerate(path: Path) -> None:
-    """Search every point and write them all."""
-    points = []
+    """Search every point, from equally likely sizes and from the point before it, and write the best that are known."""
+    points: list[FreeClusters] = []
+    before, found = 0.0, None
     for kappa, split, family in RUNS:
-        found = search((EPSILON, DELTA), kappa, split, family)
+        problem = Problem((EPSILON, DELTA), kappa, family)
+        starts = [problem.start(split)]
+        if found is not None:
+            starts.append(problem.start_from(found, (kappa / before) ** _GROWTH_OF_SIZES))
+        results = [*(search(problem, start) for start in starts), *found_optima()]
+        found = min(results, key=lambda point: point.messages + kappa * point.variance)
+        before = kappa
         print(kappa, found.messages, math.sqrt(found.variance), flush=True)  # noqa: T201 - a tool
-        points.append(json.dumps([list(entry) for entry in found.rates]))
-    listed = ",\n".join(points)
+        points.append(found)
+    write(path, points)
+
+
+def write(path: Path, points: list[FreeClusters]) -> None:
+    """Store points as JSON, a line for each."""
+    listed = ",\n".join(json.dumps(point.rates) for point in points)
     path.write_text(f'{{"epsilon": {EPSILON}, "delta": {DELTA}, "points": [\n{listed}\n]}}\n', encoding="utf-8")
 
 
