@@ -186,8 +186,8 @@ def near_optimum(settings: Settings) -> tuple[list[dict[str, Any]], list[Check],
     rows += [{"form": "optimum found", "messages_per_user": x, "error": y} for x, y in best]
     lines.append(Curve("optimum found by free optimization", sorted(best), "formula"))
     figure = curve_figure(
-        "Error against messages per user near the central model. Clusters of equally likely sizes lie slightly above "
-        "a dashed line, the optimum found by free optimization; weights and singles lie between. The augmented "
+        "Error against messages per user near the central model. Clusters of equally likely sizes lie above a "
+        "dashed line, the optimum found by free optimization; weights and singles lie between. The augmented "
         "shuffler has the error of the central model with little more than one message.",
         panels_shown=[Panel("", lines)],
         title="How near the least number of messages is",
