@@ -1,12 +1,14 @@
 """The search over all clusters: derivatives against differences, delta against the certified one, a small problem."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 
+from shuffledp.lab import cluster_search
 from shuffledp.lab.cluster_search import Family, Problem, search
-from shuffledp.lab.free_clusters import FreeClusters
+from shuffledp.lab.free_clusters import FreeClusters, found_optima
 from shuffledp.privacy.cluster_calibration import least_clusters
 
 TARGET = 2.0, 1e-3
@@ -74,6 +76,22 @@ def test_the_search_finds_fewer_messages_than_equally_likely_sizes():
     found = search(problem, problem.start(0.6), iterations=120)
     assert found.messages + kappa * found.variance < 0.95 * start
     assert 0.999e-3 < found.certified_delta(2.0) <= 1e-3
+
+
+def test_searching_again_keeps_what_is_better(tmp_path, monkeypatch):
+    """With a search that finds nothing good, and with one that finds a better point for one kappa."""
+    stored = found_optima()
+    runs = ((100.0, 0.88, SMALL), (200.0, 0.9, SMALL))
+    monkeypatch.setattr(cluster_search, "RUNS", runs)
+    monkeypatch.setattr(cluster_search, "search", lambda problem, start: FreeClusters(((1, 0, 500.0),)))
+    path = tmp_path / "points.json"
+    cluster_search.regenerate(path)
+    again = [tuple(tuple(entry) for entry in rates) for rates in json.loads(path.read_text())["points"]]
+    assert again == [min(stored, key=lambda p, k=k: p.messages + k * p.variance).rates for k, _, _ in runs]
+    better = FreeClusters(((1, 0, 1.0),))
+    monkeypatch.setattr(cluster_search, "search", lambda problem, start: better)
+    cluster_search.regenerate(path)
+    assert json.loads(path.read_text())["points"] == [[[1, 0, 1.0]]] * 2
 
 
 def _clusters(problem):

@@ -7,7 +7,7 @@ loss. So each step solves a linear program with the derivatives at several recen
 shrinks or grows with the success of the step. The problem is not convex, so a result is the best that was found, not a
 proven optimum.
 
-``python -m shuffledp.lab.cluster_search`` searches every point of ``free_clusters.json`` again, which takes about half
+``python -m shuffledp.lab.cluster_search`` searches every point of ``free_clusters.json`` again, which can take
 an hour, and stores those that are better than the known ones.
 """
 
