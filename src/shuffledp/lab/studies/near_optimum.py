@@ -25,7 +25,7 @@ USERS, CATEGORIES = 1_000_000, 1000
 FEW_USERS, FEW_CATEGORIES = 100_000, 12
 _SPLITS = (0.75, 0.82, 0.9, 0.94, 0.96)
 _WEIGHTED = (0.5, 0.655, 0.75, 0.82)
-_LARGEST_TABLE = 448
+_LARGEST_QUICK_TABLE = 240
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,10 @@ def optimum_points(settings: Settings) -> tuple[list[FreeClusters], list[Check]]
     optima = found_optima()
     checks = []
     for point in settings.steps(optima):
-        length = min(_LARGEST_TABLE, 100 + math.ceil(1.2 * point.messages))
-        if length <= settings.pick(240, _LARGEST_TABLE):
+        if not settings.quick or point.sufficient_length <= _LARGEST_QUICK_TABLE:
             where = f"{point.messages:.1f} messages per category, error {math.sqrt(point.variance):.3f}"
             claim = "free optimization: delta by positive convolutions"
-            checks.append(at_most(claim, where, point.certified_delta(EPSILON, length), DELTA))
+            checks.append(at_most(claim, where, point.certified_delta(EPSILON), DELTA))
     return optima, checks
 
 
@@ -187,8 +186,8 @@ def near_optimum(settings: Settings) -> tuple[list[dict[str, Any]], list[Check],
     rows += [{"form": "optimum found", "messages_per_user": x, "error": y} for x, y in best]
     lines.append(Curve("optimum found by free optimization", sorted(best), "formula"))
     figure = curve_figure(
-        "Error against messages per user near the central model. Clusters of equally likely sizes lie slightly above "
-        "a dashed line, the optimum found by free optimization; weights and singles lie between. The augmented "
+        "Error against messages per user near the central model. Clusters of equally likely sizes lie above a "
+        "dashed line, the optimum found by free optimization; weights and singles lie between. The augmented "
         "shuffler has the error of the central model with little more than one message.",
         panels_shown=[Panel("", lines)],
         title="How near the least number of messages is",
