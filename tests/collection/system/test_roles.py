@@ -12,7 +12,7 @@ NORMAL, MANY = 1, 24
 def play(here, schedules, until, fates, **options) -> Counter:
     """A whole round; how often each server was killed, by what it was doing."""
     with schedules.kept(here, fates, **options) as keepers:
-        until(here.served)  # the mixer has opened the round
+        _wait_until_opened(here, schedules, until, keepers)
         schedules.report(here, keepers, range(len(here.reports)), pause=0.01)
         document = schedules.release(here, keepers)
     schedules.check(here, document)
@@ -43,7 +43,7 @@ def test_who_receives_has_no_key_and_who_mixes_takes_no_report(new_role_round, s
     text = (here.directory / "ingest.toml").read_text(encoding="utf-8")
     assert not any(word in text.partition("[analyzer]")[0] for word in ("signing_key", "round_keys", '.key"'))
     with schedules.kept(here, {}) as keepers:
-        until(here.served)
+        _wait_until_opened(here, schedules, until, keepers)
         with Connection(here.mixer_url, timeout=30) as mixer:
             path = f"/v2/tasks/{here.name}"
             assert mixer.request("GET", path).status == 404
@@ -70,6 +70,12 @@ def test_without_a_mixer_no_report_is_accepted(new_role_round, schedules, until)
             answer = connection.request("POST", f"/v2/tasks/{here.name}/reports", here.reports[0], headers)
             assert (answer.status, answer.problem) == (404, "unknown-task")
         until(lambda: any(entry["event"] == "task-refused" for entry in here.events("shuffler-1")))
+
+
+def _wait_until_opened(here, schedules, until, keepers) -> None:
+    """Wait until the mixer has opened the round, or a server ended otherwise than by a kill, which is told."""
+    until(lambda: here.served() or schedules.in_trouble(keepers), what="opening the round")
+    schedules.check_servers(keepers)
 
 
 def _ready(url: str) -> bool:
