@@ -101,7 +101,7 @@ class Keeper(threading.Thread):
         return process.exitcode == 1 and self.outages is not None and UNREACHABLE in self._told()[-500:]
 
     def _lacked_its_port(self, process) -> bool:
-        """Whether another program on this machine had its port, such as a server of a test that runs beside this one."""
+        """Whether another program had its port, such as a server of a test that runs at the same time."""
         return process.exitcode == 1 and PORT_IN_USE in self._told()[-500:]
 
     def _check(self, process, expected) -> bool:
