@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -9,7 +10,8 @@ from typing import cast
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.server.batches import ExpectedBatch
-from shuffledp.collection.server.round_keys import RoundKeyDirectory
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.round_keys import KeylessError, RoundKeyDirectory
 from shuffledp.collection.server.series import AcceptedSeries
 from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
@@ -39,6 +41,8 @@ class AnalyzerTasks(TaskDirectory[Task]):
         self._round_keys = round_keys or RoundKeyDirectory()
         self._round_key_uses: dict[SealingPublicKey, str] = {}
         """The only task or series that may use a round key, which is destroyed with it."""
+        self._undestroyed: dict[Task, str] = {}
+        """The tasks whose round keys could not be destroyed, and why."""
 
     def get(self, task_id: bytes) -> Task | None:
         """The task with this id, if it is served."""
@@ -78,9 +82,25 @@ class AnalyzerTasks(TaskDirectory[Task]):
         return self._round_keys.file(task.analyzer)
 
     def destroy_key(self, task: Task) -> None:
-        """Destroy the key of a task that is released or refused, if it is a round key."""
+        """Destroy the key of a task that is released or refused, if it is a round key.
+
+        A failure is logged once, and tried again by ``retry_keys``.
+        """
         if self._is_round_key(task):
-            self._round_keys.destroy(task.analyzer)
+            try:
+                self._round_keys.destroy(task.analyzer)
+            except (OSError, KeylessError) as error:  # what was done about the round must not be done again
+                reason = str(error)
+                if self._undestroyed.get(task) != reason:
+                    event("key-not-destroyed", level=logging.ERROR, key=task.analyzer.id, reason=reason)
+                self._undestroyed[task] = reason
+            else:
+                self._undestroyed.pop(task, None)
+
+    def retry_keys(self) -> None:
+        """Try again to destroy the keys that could not be destroyed."""
+        for task in list(self._undestroyed):
+            self.destroy_key(task)
 
     def _is_round_key(self, task: Task) -> bool:
         return all(key.public != task.analyzer for key in self._keys)
