@@ -10,13 +10,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from shuffledp.collection.server.operator import ask_server
 from shuffledp.collection.server.round_keys import KeylessError, RoundKeyDirectory
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.store.interface import RoundState
 from shuffledp.collection.task.key_documents import sign_rotation
 from shuffledp.collection.wire.formats import HEADER_SIZE, Manifest
 from shuffledp.collection.wire.keys import SealingKey, SigningKey
-from shuffledp.errors import DataError
+from shuffledp.errors import DataError, RefusedError
 
 
 @pytest.fixture
@@ -115,6 +116,24 @@ def test_two_rounds_cannot_share_a_key(place, serve, keys, round_key, capfd):
     assert here.post(second, sealed_reports(second, 1)[0][0]).status_code == 404
     refused = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "task-refused" in line]
     assert not refused or "belongs to another round" in refused[-1]["reason"]
+
+
+@pytest.mark.parametrize(("own", "reason"), [(True, "belongs to another round"), (False, "is missing")])
+def test_the_operator_is_told_why_a_task_is_refused(place, serve, keys, round_key, until, own, reason):
+    """At once, and no copy of the task is kept; afterwards it is accepted if the reason is gone."""
+    first, other = place.task(round_key=round_key, file="a.json"), SealingKey.create()
+    here = serve(round_keys=keys)
+    until(lambda: here.get(f"/v2/tasks/{first.task_id.hex()}").status_code == 200)
+    second = place.task(round_key=round_key if own else other, file="b.txt")
+    content, documents = (place.folder / "tasks" / "b.txt").read_bytes(), place.folder / "work" / "documents"
+    until(lambda: here.shuffler.scheduler.get(first.task_id) is not None)  # the first tick is over
+    with pytest.raises(RefusedError, match=reason):
+        ask_server(place.folder / "work", "PUT", "/operator/v1/tasks", content)
+    assert not list(documents.glob("*.json"))
+    if not own:
+        save(other, keys)
+        assert ask_server(place.folder / "work", "PUT", "/operator/v1/tasks", content)["kind"] == "task"
+        until(lambda: here.get(f"/v2/tasks/{second.task_id.hex()}").status_code == 200)
 
 
 def test_a_key_is_missing_while_the_round_collects(place, serve, keys, round_key, until):

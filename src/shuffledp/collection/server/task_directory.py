@@ -18,12 +18,13 @@ from typing import Any, Generic, TypeVar
 
 from shuffledp.collection.server.directories import check_directory, is_directory
 from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.round_keys import KeylessError
 from shuffledp.collection.server.series import AcceptedSeries, SeriesBook
 from shuffledp.collection.task.key_documents import authentic_rotation
 from shuffledp.collection.task.series import MAX_SERIES_BYTES
 from shuffledp.collection.task.signed_documents import kind_of_document
 from shuffledp.collection.task.trusted_authors import TrustedAuthors
-from shuffledp.collection.wire.keys import VerifyingKey
+from shuffledp.collection.wire.keys import ExpiredKeyError, VerifyingKey
 from shuffledp.durable_files import create_directory, open_regular, write_durably
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
 
@@ -33,6 +34,10 @@ KEPT = "documents"
 """The directory of copies, in the work directory of a server."""
 _DOCUMENTS = {"rotate": "_add_rotation", "series": "_add_series", "cancel": "_add_cancellation"}
 """Kinds of documents that are not tasks, and the methods that accept them; these return whether anything changed."""
+
+
+_REFUSALS = (DataError, ExpiredKeyError, KeylessError, ParameterError)
+"""Errors for which a task is refused until somebody changes something; others may pass by themselves."""
 
 
 @dataclass
@@ -58,6 +63,8 @@ class TaskDirectory(ABC, Generic[Loaded]):
         self._admitted: dict[str, _TaskFile[Loaded]] = {}
         self._waiting: dict[str, _TaskFile[Loaded]] = {}
         self._refresh_lock = threading.Lock()
+        self._admit: Callable[[Loaded], None] = lambda _: None
+        """What the last refresh was called with."""
         self.refused: list[RefusedFile] = []
         """The files that were refused at the start."""
         self.refused_rounds: dict[str, RefusedFile] = {}
@@ -136,6 +143,7 @@ class TaskDirectory(ABC, Generic[Loaded]):
         A new task is served only after ``admit``; if that raises, the task is offered again at the next refresh.
         """
         with self._refresh_lock:
+            self._admit = admit
             self._watched.offer_again, self._changed = self._changed, False
             self._watched.rescan(self._add)
             self._add_due_rounds()
@@ -166,11 +174,28 @@ class TaskDirectory(ABC, Generic[Loaded]):
             write_durably(path, content + b"\n")
             try:
                 self._add(path)
+                self._check_admitted(path)
             except Exception:
                 if is_new:
                     path.unlink(missing_ok=True)
                 raise
         return {"kind": kind_of_document(content) or "unknown", "file": path.name}
+
+    def _check_admitted(self, path: Path) -> None:
+        """Raise the reason if the task of a file is refused as it is, such as for its round key.
+
+        What may pass, such as a database that does not answer, is tried again at the next refresh.
+        """
+        for name, file in list(self._waiting.items()):
+            if file.path != path:
+                continue
+            try:
+                self._admit(file.task)
+            except _REFUSALS:
+                del self._waiting[name]
+                raise
+            except Exception as error:  # noqa: BLE001  # as at a refresh
+                file.last_error = reason_of(error)
 
     def postpone(self, name: str, reason: str) -> None:
         """Stop serving a task, while the server starts; it is offered again at every ``refresh``."""
