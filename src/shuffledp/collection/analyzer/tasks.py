@@ -65,6 +65,10 @@ class AnalyzerTasks(TaskDirectory[Task]):
         """Reserve series in a ledger from now on; ``has_batch`` says whether the batch of a task has arrived."""
         self._ledger, self._has_batch = ledger, has_batch
 
+    def include_cancelled(self) -> None:
+        """Serve cancelled rounds as well, whose batches may have arrived before; to decide about them."""
+        self._has_batch = lambda _: True
+
     def series_of(self, task: Task) -> Series | None:
         """The series that a task is a round of, if it is one."""
         place = None if task.wire is None else task.wire.series
