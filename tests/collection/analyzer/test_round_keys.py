@@ -167,6 +167,12 @@ def test_an_expired_key_of_several_rounds(collection, deliver):
     overview = running_overview(analyzer, ReleaseScheduler(analyzer.releaser, analyzer.metrics))
     assert any("expired at" in alert["message"] and alert["level"] == "act" for alert in overview["alerts"])
     analyzer.close()
+    (collection.folder / "author.pub").unlink()
+    replace(collection.author.public, expires=now + timedelta(days=1)).save(collection.folder / "author.pub")
+    analyzer = collection.open()
+    overview = running_overview(analyzer, ReleaseScheduler(analyzer.releaser, analyzer.metrics))
+    assert any(f"author's key {collection.author.public.id} expires" in each["message"] for each in overview["alerts"])
+    analyzer.close()
 
 
 def test_two_rounds_cannot_share_a_key(collection, keys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import time
 from collections import Counter
@@ -211,6 +212,23 @@ def test_keys_that_expire_before_the_round_ends_open_no_round(place, serve, keys
     assert here.post(third, sealed_reports(third, 1)[0][0]).status_code == 404
     assert here.post(second, sealed_reports(second, 1)[0][0]).status_code == 201  # open already: nothing is lost
     assert any("expires at" in alert for alert in alerts(here))
+
+
+def test_authors_keys_that_expire_are_announced_until_a_rotation(place, serve, keys, until):
+    public, now = place.author.public, datetime.now(UTC).replace(microsecond=0)
+
+    def told(here):
+        return [alert for alert in alerts(here) if public.id in alert]
+
+    for days, words in ((31, []), (-1, ["expired at"]), (29, ["expires at"])):
+        (place.folder / "author.pub").unlink()
+        replace(public, expires=now + timedelta(days=days)).save(place.folder / "author.pub")
+        here = serve(round_keys=keys)
+        assert [re.search("expire[sd] at", alert)[0] for alert in told(here)] == words
+        if days != 29:
+            here.close()
+    (place.folder / "tasks" / "rotation.json").write_bytes(sign_rotation(place.author, SigningKey.create()))
+    until(lambda: not told(here))
 
 
 def test_a_round_key_that_expired_opens_nothing_and_nothing_is_lost(place, serve, keys, until):

@@ -17,7 +17,7 @@ from shuffledp.collection.analyzer.settings import AnalyzerSettings, PopulationB
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.batches import Batch, BatchState, batches_in
 from shuffledp.collection.server.directories import free_bytes
-from shuffledp.collection.server.operator import Alert, expiry_alerts, missing_key_alerts
+from shuffledp.collection.server.operator import Alert, author_alerts, expiry_alerts, missing_key_alerts
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import Manifest
 from shuffledp.errors import ShuffledpError
@@ -80,7 +80,9 @@ def _overview(
             for name, budget in analyzer_tasks.budgets.items()
         ],
     }
-    expiring = expiry_alerts(analyzer_tasks.keys, datetime.now(UTC))
+    moment = datetime.now(UTC)
+    authors = analyzer_tasks.authors.newest_keys
+    expiring = [*expiry_alerts(analyzer_tasks.keys, moment), *author_alerts(authors, moment)]
     return {"alerts": [alert.to_json() for alert in [*expiring, *analyzer_alerts(document)]]} | document
 
 

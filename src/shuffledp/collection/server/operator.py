@@ -36,7 +36,7 @@ from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.series import MAX_SERIES_BYTES
 from shuffledp.collection.task.signed_documents import kind_of_document
 from shuffledp.collection.transport.connection import LocalConnection, failure_reason, local_address
-from shuffledp.collection.wire.keys import SealingKey, SigningKey
+from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
 from shuffledp.collection.wire.times import time_to
 from shuffledp.errors import DataError, RefusedError, ShuffledpError, UnreachableError
 
@@ -89,6 +89,18 @@ def expiry_alerts(keys: Iterable[SigningKey | SealingKey], now: datetime) -> lis
         else:
             alerts.append(Alert.watch(f"{name} expires at {time_to(key.expires)}: create its successor."))
     return alerts
+
+
+def author_alerts(keys: Iterable[VerifyingKey], now: datetime) -> list[Alert]:
+    """Alerts about the newest keys of authors that have expired or soon do: what opens later is refused."""
+    return [
+        Alert.watch(
+            f"The author's key {key.id} {'expired' if key.expires <= now else 'expires'} at {time_to(key.expires)}: "
+            "tasks that open later are refused; ask the author for a rotation, or for a new key."
+        )
+        for key in keys
+        if key.expires is not None and key.expires <= now + _EXPIRES_SOON
+    ]
 
 
 def missing_key_alerts(series: Iterable[Mapping[str, Any]]) -> list[Alert]:

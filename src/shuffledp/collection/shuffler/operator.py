@@ -16,7 +16,7 @@ from typing import Any
 from shuffledp.collection.server.directories import free_bytes
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.operator import Actions, Alert, expiry_alerts, missing_key_alerts
+from shuffledp.collection.server.operator import Actions, Alert, author_alerts, expiry_alerts, missing_key_alerts
 from shuffledp.collection.server.series import AcceptedSeries
 from shuffledp.collection.shuffler.ingest import IngestScheduler
 from shuffledp.collection.shuffler.rounds import RoundScheduler
@@ -138,7 +138,8 @@ class ShufflerOperator:
             "clock_offset_seconds": self.metrics.values("clock_offset_seconds").get("", 0.0),
         }
         keys = [] if self.round_shuffler is None else [self.round_shuffler.key]
-        expiring = expiry_alerts(keys, datetime.fromtimestamp(now, UTC))
+        moment = datetime.fromtimestamp(now, UTC)
+        expiring = [*expiry_alerts(keys, moment), *author_alerts(self.tasks.authors.newest_keys, moment)]
         return {"alerts": [alert.to_json() for alert in [*expiring, *shuffler_alerts(document)]]} | document
 
     def _series(self, accepted: AcceptedSeries, now: float) -> dict[str, Any]:
