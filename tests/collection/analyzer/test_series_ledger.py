@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from shuffledp.cli import main
+from shuffledp.collection.analyzer import overview
 from shuffledp.collection.analyzer.backup import back_up, restore, undecided_tasks
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.ledger import Ledger, SeriesRefusedError, reservations_in, spent_in
+from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.reservations import Reservation
 from shuffledp.collection.analyzer.server import tasks_of
 from shuffledp.collection.analyzer.settings import PopulationBudget
@@ -314,6 +316,19 @@ def test_a_backup_has_the_reservation_and_the_cancellation(collection, make_seri
         again.ledger.reserve(series.task(2), BUDGET, bytes(32))
     assert spent(settings.work / "ledger.db") == before
     again.close()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 7 * 86_400.0])
+def test_keys_of_rounds_that_never_arrived_are_an_alert(collection, make_series, deliver, monkeypatch, seconds):
+    series, keys = prepared(collection, make_series)
+    analyzer = collection.open(round_keys=keys)
+    arrived(collection, analyzer, series.task(0), deliver)
+    monkeypatch.setattr(overview, "KEPT_SECONDS", seconds)
+    shown = overview.running_overview(analyzer, ReleaseScheduler(analyzer.releaser, analyzer.metrics))
+    assert [entry["unused_keys"] for entry in shown["series"]] == [0 if seconds else 2]
+    told = [alert["message"] for alert in shown["alerts"] if "2 rounds of the series Weekly" in alert["message"]]
+    assert len(told) == (0 if seconds else 1)
+    analyzer.close()
 
 
 def test_documents_of_the_operator_are_in_the_backup(collection, make_series, deliver, capsys, monkeypatch):

@@ -228,6 +228,21 @@ def test_missing_keys_are_an_alert_in_time(place, serve, keys, series, until):
     assert set(re.findall(r"^\| `series\[\]\.(\w+)` \| all", page, re.MULTILINE)) == set(shown)
 
 
+@pytest.mark.parametrize(("days", "unused"), [(0, 0), (5, 0), (30, 2)])
+def test_keys_of_missed_rounds_are_an_alert(place, serve, keys, series, days, unused):
+    """Nothing destroys them by itself: with a clock that is wrong by years, that would end the whole series."""
+    serve(round_keys=keys).close()  # opens the first round, which is then over and destroyed
+    (keys / f"{series.keys[1].shufflers[0].id}.key").unlink()
+    left = [hop.id for index, keys_of in enumerate(series.keys) for hop in keys_of.shufflers if index != 1]
+    here = serve(round_keys=keys, clock=lambda: time.time() + days * 86_400, grace_seconds=1e9)
+    overview = here.shuffler.operator.overview(True)
+    (shown,) = overview["series"]
+    assert shown["unused_keys"] == unused  # those of rounds 2 and 3
+    messages = [alert["message"] for alert in overview["alerts"] if alert["level"] == "watch"]
+    assert any("2 rounds of the series Weekly" in message for message in messages) == bool(unused)
+    assert all((keys / f"{key}.key").exists() for key in left)
+
+
 def test_a_clock_that_jumps_does_not_skip_rounds(place, serve, keys, series, until):
     """The clock of rounds ignores a jump; with the system clock itself, the round would be over."""
     ahead = [0.0]

@@ -81,6 +81,12 @@ class AnalyzerTasks(TaskDirectory[Task]):
         coming = [task for task in tasks if task.opens.timestamp() > now and self._is_round_key(task)]
         return sum(not self._round_keys.has(task.analyzer) for task in coming)
 
+    def unused_keys(self, accepted: AcceptedSeries, ended: float, has_batch: Callable[[bytes], bool]) -> int:
+        """How many keys of rounds that closed before ``ended`` are here, though no batch of the round arrived."""
+        tasks = [accepted.task(index) for index in range(accepted.rounds)]
+        over = [task for task in tasks if task.closes.timestamp() < ended and self._is_round_key(task)]
+        return sum(self._round_keys.has(task.analyzer) for task in over if not has_batch(task.id))
+
     def key_file(self, task: Task) -> Path:
         """The file of a round key."""
         return self._round_keys.file(task.analyzer)

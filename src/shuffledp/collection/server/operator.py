@@ -45,6 +45,8 @@ _NOT_READY = "The server is not ready: it cannot write durably, or its rounds do
 _MAX_ANSWER_BYTES = 1 << 28
 _ASK_SECONDS = 120.0
 _EXPIRES_SOON = timedelta(days=30)
+KEPT_SECONDS = 7 * 86_400.0
+"""How long after its end a round is expected to arrive; later its key is not needed any more."""
 
 Overview = Callable[[bool], Mapping[str, Any]]
 """The state of a server; called with whether numbers of reports are to be exact."""
@@ -112,6 +114,21 @@ def missing_key_alerts(series: Iterable[Mapping[str, Any]]) -> list[Alert]:
         )
         for entry in series
         if entry["missing_keys"]
+    ]
+
+
+def unused_key_alerts(series: Iterable[Mapping[str, Any]]) -> list[Alert]:
+    """Alerts about keys of rounds that are over and never arrived here, so that nothing destroys their keys.
+
+    They are not destroyed without a person, since a clock that is wrong by years would end a whole series.
+    """
+    return [
+        Alert.watch(
+            f"{entry['unused_keys']:,} rounds of the series {entry['name']} ({entry['series'][:16]}) ended more than "
+            "a week ago and never arrived here; their keys still exist: destroy them with shuffledp keys destroy."
+        )
+        for entry in series
+        if entry["unused_keys"]
     ]
 
 
