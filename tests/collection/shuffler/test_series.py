@@ -209,6 +209,35 @@ def test_the_operator_puts_documents(place, serve, keys, series, make_series, un
     assert told(here, series)["cancellation"]["cancel"]["from_round"] == 2
 
 
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff" * 40])
+def test_a_damaged_copy_is_told_and_replaced(place, serve, keys, series, damage):
+    """Else a cancellation would be forgotten, and the round would open again."""
+    cancellation = Cancellation(series.id, 0, "why").signed(place.author)
+    work = place.folder / "work"
+    here = serve(round_keys=keys)
+    ask_server(work, "PUT", "/operator/v1/tasks", cancellation)
+    here.close()
+    (copy,) = [path for path in (work / "documents").glob("*.json") if b"shuffledp-cancel" in path.read_bytes()]
+    copy.write_bytes(damage)
+    here = serve(round_keys=keys)
+    alerts = [alert for alert in here.shuffler.operator.overview(True)["alerts"] if alert["level"] == "act"]
+    assert any(copy.name in alert["message"] and "is damaged" in alert["message"] for alert in alerts)
+    ask_server(work, "PUT", "/operator/v1/tasks", cancellation)
+    here.close()
+    assert copy.read_bytes() == cancellation + b"\n"
+    here = serve(round_keys=keys)
+    assert here.shuffler.tasks.all_refused == []
+    assert told(here, series)["cancellation"] is not None
+
+
+def test_what_cannot_be_read_is_told_beside_a_series(place, serve, keys, series):
+    """A series has all files read twice at the start."""
+    (place.folder / "tasks" / "a.json").symlink_to("nothing")
+    (place.folder / "tasks" / "b.json").write_text("{")
+    here = serve(round_keys=keys)
+    assert [refused.path.name for refused in here.shuffler.tasks.all_refused] == ["a.json", "b.json"]
+
+
 def test_missing_keys_are_an_alert_in_time(place, serve, keys, series, until):
     here = serve(round_keys=keys)
     for index in (1, 3):
