@@ -1,6 +1,9 @@
 """Processes that receive reports and one that mixes, all killed in turn under load: what is acknowledged is opened."""
 
+import socket
+import threading
 from collections import Counter
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -57,6 +60,31 @@ def test_who_receives_has_no_key_and_who_mixes_takes_no_report(new_role_round, s
     assert {"closed", "shuffled", "delivered", "key-destroyed"} <= steps["shuffler-3"]
     for server in here.shufflers[:2]:
         assert not {"closed", "shuffled", "delivered", "key-destroyed"} & steps[server]
+
+
+def test_a_port_that_another_program_has_is_waited_for(new_role_round, schedules, until):
+    """As by a supervisor: ports are chosen at random, and other tests on this machine choose some, too."""
+    here = new_role_round()
+    taken = socket.create_server(("127.0.0.1", urlsplit(here.mixer_url).port))
+    release = threading.Timer(2.0, taken.close)
+    release.start()
+    with schedules.kept(here, {}) as keepers:
+        _wait_until_opened(here, schedules, until, keepers)
+        schedules.report(here, keepers, range(len(here.reports)), pause=0.0)
+        document = schedules.release(here, keepers)
+    schedules.check(here, document)
+    assert "Cannot listen on" in (here.directory / "shuffler-3.log").read_text()
+    release.join()
+
+
+def test_a_server_that_ends_by_itself_is_told_at_once(new_role_round, schedules, until):
+    here = new_role_round()
+    here.environments["shuffler-3"]["SHUFFLEDP_SHUFFLER_COLOUR"] = "red"
+    with (
+        pytest.raises(AssertionError, match="the shuffler-3 ended with 2: error: Unknown setting 'colour'"),
+        schedules.kept(here, {}) as keepers,
+    ):
+        _wait_until_opened(here, schedules, until, keepers)
 
 
 def test_without_a_mixer_no_report_is_accepted(new_role_round, schedules, until):
