@@ -13,7 +13,7 @@ from shuffledp.collection.analyzer.overview import running_overview
 from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.server import round_keys
 from shuffledp.collection.server.batches import BatchState
-from shuffledp.collection.server.logs import configure_logs
+from shuffledp.collection.server.logs import JsonLinesFormatter
 from shuffledp.collection.server.round_keys import KeylessError
 from shuffledp.collection.task.key_documents import authentic_destruction
 from shuffledp.collection.wire.keys import ExpiredKeyError, SealingKey, SigningKey, to_base64
@@ -87,13 +87,12 @@ def test_killed_before_the_key_was_destroyed(collection, keys, deliver, monkeypa
 
 @pytest.mark.parametrize("trouble", ["swapped", "read-only"])
 def test_a_key_that_cannot_be_destroyed_does_not_undo_the_release(
-    collection, keys, deliver, monkeypatch, capfd, trouble
+    collection, keys, deliver, monkeypatch, caplog, trouble
 ):
     """It is logged once, and tried again."""
     key, other = save(SealingKey.create(), keys), SealingKey.create()
     file = keys / f"{key.public.id}.key"
     analyzer, task = ready(collection, key, lambda: collection.open(round_keys=keys), deliver)
-    configure_logs()
     count, original = analyzer.releaser._count, round_keys.destroy_file
 
     def fail(_):
@@ -112,7 +111,8 @@ def test_a_key_that_cannot_be_destroyed_does_not_undo_the_release(
     assert analyzer.releaser.release(task.id) is BatchState.RELEASED
     for _ in range(3):
         analyzer.releaser.destroy_keys()
-    events = [json.loads(line) for line in capfd.readouterr().err.splitlines() if "key-not-destroyed" in line]
+    records = [record for record in caplog.records if record.msg == "key-not-destroyed"]
+    events = [json.loads(JsonLinesFormatter().format(record)) for record in records]
     assert [(entry["level"], entry["key"]) for entry in events] == [("error", key.public.id)]
     assert file.exists()
     monkeypatch.setattr(round_keys, "destroy_file", original)
