@@ -238,7 +238,7 @@ def test_proxies_forward_the_interface_and_keep_nothing(role):
     code = re.sub(r"#.*", "", text)
     assert code.count("{") == code.count("}")
     forwarded = {
-        "shuffler": {"/", "~ ^/v[12]/tasks/"},
+        "shuffler": {"/", "~ ^/(v[12]/tasks|v2/series)/", "~ ^/v2/batches/"},
         "analyzer": {"/", "~ ^/v[12]/batches/", "/v1/releases/"},
     }[role]
     assert set(re.findall(r"location (.+) \{", code)) == forwarded
@@ -261,7 +261,9 @@ def test_the_relay_forwards_nothing_of_the_device():
 
 @pytest.mark.parametrize("role", ["shuffler", "relay"])
 def test_the_proxies_of_reports_have_no_disk_for_them(role):
-    code = (DEPLOY / "nginx" / f"{role}.conf").read_text(encoding="utf-8")
+    text = (DEPLOY / "nginx" / f"{role}.conf").read_text(encoding="utf-8")
+    code, _, batches = text.partition("location ~ ^/v2/batches/")
+    assert not batches or "proxy_request_buffering off;" in batches  # chunks are passed on while they arrive
     size = dict(re.findall(r"^\s*(client_max_body_size|client_body_buffer_size) (\w+);", code, re.MULTILINE))
     assert len(set(size.values())) == 1
     assert "proxy_max_temp_file_size 0;" in code
@@ -349,3 +351,17 @@ def test_every_file_is_described():
     described = {path for pattern in patterns for path in DEPLOY.glob(pattern)}
     hidden = {DEPLOY / name for name in ("README.md", "Containerfile.dockerignore", ".gitignore")}
     assert set(FILES) - hidden == described
+
+
+DEVICE_PATHS = ("/v1/tasks/ID", "/v1/tasks/ID/reports", "/v2/tasks/ID", "/v2/tasks/ID/reports", "/v2/series/ID")
+
+
+def test_the_proxy_of_the_shuffler_forwards_what_devices_ask_for():
+    code = re.sub(r"#.*", "", (DEPLOY / "nginx" / "shuffler.conf").read_text(encoding="utf-8"))
+    bodies = dict(re.findall(r"location ~ (\S+) \{(.*?)\n    \}", code, re.DOTALL))
+    for path in DEVICE_PATHS:
+        (body,) = [body for pattern, body in bodies.items() if re.match(pattern, path)]
+        assert "proxy_pass" in body
+        assert "deny all" not in body
+    for path in ("/metrics", "/readyz", "/healthz", "/operator/v1/overview", "/v2/seriesID"):
+        assert not any(re.match(pattern, path) for pattern in bodies)

@@ -86,6 +86,7 @@ def series(number, **changes):
         "task": f"{1:064x}",
         "cancelled_from": None,
         "missing_keys": 0,
+        "unused_keys": 0,
     } | changes
 
 

@@ -321,3 +321,28 @@ def test_the_limit_is_set_before_keys_are_read(monkeypatch):
 def test_modes(tmp_path):
     replace(SealingKey.create(), expires=NOW).save(tmp_path / "k")
     assert stat.S_IMODE((tmp_path / "k").stat().st_mode) == 0o600
+
+
+def test_the_key_of_another_round_is_not_destroyed(tmp_path):
+    """Two files were swapped, and one round is cancelled: the other keeps its key, and no record is wrong."""
+    keys = [SealingKey.create() for _ in range(2)]
+    directory = RoundKeyDirectory(tmp_path)
+    files = [directory.file(key.public) for key in keys]
+    for key, file in zip(reversed(keys), files, strict=True):
+        key.save(file)
+    with pytest.raises(KeylessError, match=f"is the key {keys[1].public.id}, so it was not destroyed"):
+        directory.destroy(keys[0].public)
+    assert SealingKey.load(files[0]) == keys[1]
+    assert not list(tmp_path.glob("*.destroyed.json"))
+    files[0].rename(tmp_path / "other")
+    files[1].rename(files[0])
+    directory.destroy(keys[0].public)
+    assert directory.was_destroyed(keys[0].public)
+
+
+def test_a_file_that_is_no_key_is_destroyed(tmp_path):
+    key, directory = SealingKey.create(), RoundKeyDirectory(tmp_path)
+    directory.file(key.public).write_text("damaged")
+    directory.file(key.public).chmod(0o600)
+    directory.destroy(key.public)
+    assert not directory.has(key.public)

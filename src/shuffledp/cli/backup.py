@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from shuffledp.cli.options import ConfigOption, JsonOption, find_task_id
 from shuffledp.cli.screen import print_json, say
 from shuffledp.cli.serve import analyzer_settings
 from shuffledp.errors import ParameterError
+
+if TYPE_CHECKING:
+    from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 
 backup_app = typer.Typer(help="Back up the durable state of a server.", no_args_is_help=True)
 restore_app = typer.Typer(help="Restore a server from its backup.", no_args_is_help=True)
@@ -64,22 +67,26 @@ def restore_analyzer(
     """Restore a backup of an analyzer into its empty work directory.
 
     For every task without an entry in the backup, say whether it was released since the backup, with the first digits
-    of its id. Tasks that were released count as spent, and no batch of them is released again.
+    of its id, or with those of a series for all its rounds; what is said about a round counts more. Tasks that were
+    released count as spent, and no batch of them is released again.
 
     Example: shuffledp restore analyzer --config analyzer.toml --from backup-2026-11-16 --released 5d1ff4a0
     """
-    from shuffledp.collection.analyzer.backup import restore, undecided_tasks
-    from shuffledp.collection.analyzer.server import tasks_of
+    from shuffledp.collection.analyzer.backup import restore, tasks_for, undecided_tasks
 
     settings = analyzer_settings(config)
-    tasks = tasks_of(settings)
-    tasks.load()
+    tasks = tasks_for(backup, settings)
     decisions: dict[bytes, bool] = {}
+    of_series: dict[bytes, bool] = {}
     for prefixes, decision in ((released or [], True), (unreleased or [], False)):
         for digits in prefixes:
-            task_id = bytes.fromhex(find_task_id(digits, (task.id.hex() for task in tasks)))
-            if decisions.setdefault(task_id, decision) != decision:
+            rounds = _rounds_of(digits, tasks)
+            if not rounds:
+                rounds = [bytes.fromhex(find_task_id(digits, (task.id.hex() for task in tasks)))]
+            decided = of_series if len(rounds) > 1 else decisions
+            if any(decided.setdefault(task_id, decision) != decision for task_id in rounds):
                 raise ParameterError(f"The task {digits} cannot be both --released and --unreleased.")
+    decisions = of_series | decisions  # what is said about a round counts more than what is said about its series
     if missing := [task for task in undecided_tasks(backup, tasks) if task.id not in decisions]:
         names = ", ".join(f"{task.id.hex()[:16]} ({task.name})" for task in missing)
         raise ParameterError(
@@ -90,3 +97,12 @@ def restore_analyzer(
         print_json({"work": str(settings.work), "counted": [task.id.hex() for task in counted]})
     else:
         say(f"Restored {settings.work}; {len(counted):,} tasks count as released since the backup.")
+
+
+def _rounds_of(digits: str, tasks: AnalyzerTasks) -> list[bytes]:
+    """The ids of all rounds of the series whose id begins with these digits; none unless there is exactly one."""
+    digits = digits.lower()
+    found = [accepted for accepted in tasks.series if digits and accepted.name.startswith(digits)]
+    if len(found) != 1 or any(task.id.hex().startswith(digits) for task in tasks):
+        return []
+    return [found[0].task(index).id for index in range(found[0].rounds)]

@@ -1,5 +1,8 @@
 """Round keys of the analyzer: each opens one batch and is destroyed after the release; without it nothing opens."""
 
+import errno
+import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +11,9 @@ import pytest
 
 from shuffledp.collection.analyzer.overview import running_overview
 from shuffledp.collection.analyzer.releasing import ReleaseScheduler
+from shuffledp.collection.server import round_keys
 from shuffledp.collection.server.batches import BatchState
+from shuffledp.collection.server.logs import JsonLinesFormatter
 from shuffledp.collection.server.round_keys import KeylessError
 from shuffledp.collection.task.key_documents import authentic_destruction
 from shuffledp.collection.wire.keys import ExpiredKeyError, SealingKey, SigningKey, to_base64
@@ -80,6 +85,46 @@ def test_killed_before_the_key_was_destroyed(collection, keys, deliver, monkeypa
     again.close()
 
 
+@pytest.mark.parametrize("trouble", ["swapped", "read-only"])
+def test_a_key_that_cannot_be_destroyed_does_not_undo_the_release(
+    collection, keys, deliver, monkeypatch, caplog, trouble
+):
+    """It is logged once, and tried again."""
+    key, other = save(SealingKey.create(), keys), SealingKey.create()
+    file = keys / f"{key.public.id}.key"
+    analyzer, task = ready(collection, key, lambda: collection.open(round_keys=keys), deliver)
+    count, original = analyzer.releaser._count, round_keys.destroy_file
+
+    def fail(_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    def count_then_break(*arguments):
+        counted = count(*arguments)
+        if trouble == "swapped":
+            file.rename(keys / "misplaced")
+            other.save(file)
+        else:
+            monkeypatch.setattr(round_keys, "destroy_file", fail)
+        return counted
+
+    monkeypatch.setattr(type(analyzer.releaser), "_count", lambda self, *arguments: count_then_break(*arguments))
+    assert analyzer.releaser.release(task.id) is BatchState.RELEASED
+    for _ in range(3):
+        analyzer.releaser.destroy_keys()
+    records = [record for record in caplog.records if record.msg == "key-not-destroyed"]
+    events = [json.loads(JsonLinesFormatter().format(record)) for record in records]
+    assert [(entry["level"], entry["key"]) for entry in events] == [("error", key.public.id)]
+    assert file.exists()
+    monkeypatch.setattr(round_keys, "destroy_file", original)
+    if trouble == "swapped":
+        assert SealingKey.load(file) == other
+        file.rename(keys / f"{other.public.id}.key")
+        (keys / "misplaced").rename(file)
+    analyzer.releaser.destroy_keys()
+    assert not file.exists()
+    analyzer.close()
+
+
 def test_a_key_of_several_rounds_is_kept(collection, keys, deliver):
     task = collection.task("histogram/k-rr")
     batch = collection.batch(task, collection.sealed(task, np.arange(220) % 4))
@@ -121,6 +166,12 @@ def test_an_expired_key_of_several_rounds(collection, deliver):
         analyzer.releaser.release(task.id)
     overview = running_overview(analyzer, ReleaseScheduler(analyzer.releaser, analyzer.metrics))
     assert any("expired at" in alert["message"] and alert["level"] == "act" for alert in overview["alerts"])
+    analyzer.close()
+    (collection.folder / "author.pub").unlink()
+    replace(collection.author.public, expires=now + timedelta(days=1)).save(collection.folder / "author.pub")
+    analyzer = collection.open()
+    overview = running_overview(analyzer, ReleaseScheduler(analyzer.releaser, analyzer.metrics))
+    assert any(f"author's key {collection.author.public.id} expires" in each["message"] for each in overview["alerts"])
     analyzer.close()
 
 

@@ -1,15 +1,21 @@
 """Series in the ledger: reserved as a whole, R of N rounds composed, cancelled rounds freed, nothing forgotten."""
 
+import json
 import math
+import os
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
+from shuffledp.cli import main
+from shuffledp.collection.analyzer import overview
 from shuffledp.collection.analyzer.backup import back_up, restore, undecided_tasks
 from shuffledp.collection.analyzer.estimating import NotReleasedError
 from shuffledp.collection.analyzer.ledger import Ledger, SeriesRefusedError, reservations_in, spent_in
+from shuffledp.collection.analyzer.releasing import ReleaseScheduler
 from shuffledp.collection.analyzer.reservations import Reservation
 from shuffledp.collection.analyzer.server import tasks_of
 from shuffledp.collection.analyzer.settings import PopulationBudget
@@ -309,6 +315,61 @@ def test_a_backup_has_the_reservation_and_the_cancellation(collection, make_seri
     with pytest.raises(NotReleasedError, match="cancelled from round 2 on"):
         again.ledger.reserve(series.task(2), BUDGET, bytes(32))
     assert spent(settings.work / "ledger.db") == before
+    again.close()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 7 * 86_400.0])
+def test_keys_of_rounds_that_never_arrived_are_an_alert(collection, make_series, deliver, monkeypatch, seconds):
+    series, keys = prepared(collection, make_series)
+    analyzer = collection.open(round_keys=keys)
+    arrived(collection, analyzer, series.task(0), deliver)
+    monkeypatch.setattr(overview, "KEPT_SECONDS", seconds)
+    shown = overview.running_overview(analyzer, ReleaseScheduler(analyzer.releaser, analyzer.metrics))
+    assert [entry["unused_keys"] for entry in shown["series"]] == [0 if seconds else 2]
+    told = [alert["message"] for alert in shown["alerts"] if "2 rounds of the series Weekly" in alert["message"]]
+    assert len(told) == (0 if seconds else 1)
+    analyzer.close()
+
+
+def test_documents_of_the_operator_are_in_the_backup(collection, make_series, deliver, capsys, monkeypatch):
+    """They are nowhere else; also rounds whose batch arrived before they were cancelled are asked about."""
+    for name in [name for name in os.environ if name.startswith("SHUFFLEDP_")]:
+        monkeypatch.delenv(name)
+    series, keys = prepared(collection, make_series, rounds=4)
+    monkeypatch.setenv("SHUFFLEDP_ANALYZER_ROUND_KEYS", str(keys))
+    (collection.folder / "tasks" / "series.json").unlink()
+    analyzer = collection.open(round_keys=keys)
+    analyzer.tasks.put(series.signed(collection.author))
+    analyzer.tasks.refresh()
+    arrived(collection, analyzer, series.task(0), deliver)
+    analyzer.releaser.release(series.task(0).id)
+    arrived(collection, analyzer, series.task(1), deliver)
+    analyzer.tasks.put(Cancellation(series.id, 1, "why").signed(collection.author))
+    backup = collection.folder / "backup"
+    back_up(collection.folder / "work", backup)
+    before = spent(collection.folder / "work" / "ledger.db")
+    analyzer.releaser.release(series.task(1).id)  # after the backup
+    analyzer.close()
+    shutil.rmtree(collection.folder / "work")
+
+    def run(*words):
+        config = ["--config", str(collection.config())]
+        status = main._run(["restore", "analyzer", "--from", str(backup), *words, *config])
+        return status, capsys.readouterr()
+
+    status, told = run()
+    assert status == 2
+    assert [series.task(index).id.hex()[:16] in told.err for index in range(4)] == [False, True, True, True]
+    name, second = series.id.hex()[:12], series.task(1).id.hex()[:12]
+    status, told = run("--unreleased", name, "--released", name)
+    assert (status, "cannot be both" in told.err) == (2, True)
+    status, told = run("--unreleased", name, "--released", second, "--json")
+    assert (status, json.loads(told.out)["counted"]) == (0, [series.task(1).id.hex()])
+    again = collection.open(round_keys=keys)
+    assert [accepted.cancelled_from for accepted in again.tasks.series] == [1]
+    assert again.tasks.get(series.task(0).id) is not None
+    assert again.ledger.entry(series.task(1).id).granted
+    assert spent(collection.folder / "work" / "ledger.db") == before
     again.close()
 
 

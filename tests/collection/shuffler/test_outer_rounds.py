@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import time
 from collections import Counter
@@ -10,13 +11,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from shuffledp.collection.server.operator import ask_server
 from shuffledp.collection.server.round_keys import KeylessError, RoundKeyDirectory
 from shuffledp.collection.shuffler.clock import RoundClock
 from shuffledp.collection.shuffler.store.interface import RoundState
 from shuffledp.collection.task.key_documents import sign_rotation
 from shuffledp.collection.wire.formats import HEADER_SIZE, Manifest
 from shuffledp.collection.wire.keys import SealingKey, SigningKey
-from shuffledp.errors import DataError
+from shuffledp.errors import DataError, RefusedError
 
 
 @pytest.fixture
@@ -117,6 +119,24 @@ def test_two_rounds_cannot_share_a_key(place, serve, keys, round_key, capfd):
     assert not refused or "belongs to another round" in refused[-1]["reason"]
 
 
+@pytest.mark.parametrize(("own", "reason"), [(True, "belongs to another round"), (False, "is missing")])
+def test_the_operator_is_told_why_a_task_is_refused(place, serve, keys, round_key, until, own, reason):
+    """At once, and no copy of the task is kept; afterwards it is accepted if the reason is gone."""
+    first, other = place.task(round_key=round_key, file="a.json"), SealingKey.create()
+    here = serve(round_keys=keys)
+    until(lambda: here.get(f"/v2/tasks/{first.task_id.hex()}").status_code == 200)
+    second = place.task(round_key=round_key if own else other, file="b.txt")
+    content, documents = (place.folder / "tasks" / "b.txt").read_bytes(), place.folder / "work" / "documents"
+    until(lambda: here.shuffler.scheduler.get(first.task_id) is not None)  # the first tick is over
+    with pytest.raises(RefusedError, match=reason):
+        ask_server(place.folder / "work", "PUT", "/operator/v1/tasks", content)
+    assert not list(documents.glob("*.json"))
+    if not own:
+        save(other, keys)
+        assert ask_server(place.folder / "work", "PUT", "/operator/v1/tasks", content)["kind"] == "task"
+        until(lambda: here.get(f"/v2/tasks/{second.task_id.hex()}").status_code == 200)
+
+
 def test_a_key_is_missing_while_the_round_collects(place, serve, keys, round_key, until):
     form = place.task(users=5, maximum=6, round_key=round_key)
     here = serve(round_keys=keys)
@@ -192,6 +212,23 @@ def test_keys_that_expire_before_the_round_ends_open_no_round(place, serve, keys
     assert here.post(third, sealed_reports(third, 1)[0][0]).status_code == 404
     assert here.post(second, sealed_reports(second, 1)[0][0]).status_code == 201  # open already: nothing is lost
     assert any("expires at" in alert for alert in alerts(here))
+
+
+def test_authors_keys_that_expire_are_announced_until_a_rotation(place, serve, keys, until):
+    public, now = place.author.public, datetime.now(UTC).replace(microsecond=0)
+
+    def told(here):
+        return [alert for alert in alerts(here) if public.id in alert]
+
+    for days, words in ((31, []), (-1, ["expired at"]), (29, ["expires at"])):
+        (place.folder / "author.pub").unlink()
+        replace(public, expires=now + timedelta(days=days)).save(place.folder / "author.pub")
+        here = serve(round_keys=keys)
+        assert [re.search("expire[sd] at", alert)[0] for alert in told(here)] == words
+        if days != 29:
+            here.close()
+    (place.folder / "tasks" / "rotation.json").write_bytes(sign_rotation(place.author, SigningKey.create()))
+    until(lambda: not told(here))
 
 
 def test_a_round_key_that_expired_opens_nothing_and_nothing_is_lost(place, serve, keys, until):

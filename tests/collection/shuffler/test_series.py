@@ -209,6 +209,35 @@ def test_the_operator_puts_documents(place, serve, keys, series, make_series, un
     assert told(here, series)["cancellation"]["cancel"]["from_round"] == 2
 
 
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff" * 40])
+def test_a_damaged_copy_is_told_and_replaced(place, serve, keys, series, damage):
+    """Else a cancellation would be forgotten, and the round would open again."""
+    cancellation = Cancellation(series.id, 0, "why").signed(place.author)
+    work = place.folder / "work"
+    here = serve(round_keys=keys)
+    ask_server(work, "PUT", "/operator/v1/tasks", cancellation)
+    here.close()
+    (copy,) = [path for path in (work / "documents").glob("*.json") if b"shuffledp-cancel" in path.read_bytes()]
+    copy.write_bytes(damage)
+    here = serve(round_keys=keys)
+    alerts = [alert for alert in here.shuffler.operator.overview(True)["alerts"] if alert["level"] == "act"]
+    assert any(copy.name in alert["message"] and "is damaged" in alert["message"] for alert in alerts)
+    ask_server(work, "PUT", "/operator/v1/tasks", cancellation)
+    here.close()
+    assert copy.read_bytes() == cancellation + b"\n"
+    here = serve(round_keys=keys)
+    assert here.shuffler.tasks.all_refused == []
+    assert told(here, series)["cancellation"] is not None
+
+
+def test_what_cannot_be_read_is_told_beside_a_series(place, serve, keys, series):
+    """A series has all files read twice at the start."""
+    (place.folder / "tasks" / "a.json").symlink_to("nothing")
+    (place.folder / "tasks" / "b.json").write_text("{")
+    here = serve(round_keys=keys)
+    assert [refused.path.name for refused in here.shuffler.tasks.all_refused] == ["a.json", "b.json"]
+
+
 def test_missing_keys_are_an_alert_in_time(place, serve, keys, series, until):
     here = serve(round_keys=keys)
     for index in (1, 3):
@@ -226,6 +255,21 @@ def test_missing_keys_are_an_alert_in_time(place, serve, keys, series, until):
     assert "a device takes part in at most 2 rounds" in rendered
     page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `series\[\]\.(\w+)` \| all", page, re.MULTILINE)) == set(shown)
+
+
+@pytest.mark.parametrize(("days", "unused"), [(0, 0), (5, 0), (30, 2)])
+def test_keys_of_missed_rounds_are_an_alert(place, serve, keys, series, days, unused):
+    """Nothing destroys them by itself: with a clock that is wrong by years, that would end the whole series."""
+    serve(round_keys=keys).close()  # opens the first round, which is then over and destroyed
+    (keys / f"{series.keys[1].shufflers[0].id}.key").unlink()
+    left = [hop.id for index, keys_of in enumerate(series.keys) for hop in keys_of.shufflers if index != 1]
+    here = serve(round_keys=keys, clock=lambda: time.time() + days * 86_400, grace_seconds=1e9)
+    overview = here.shuffler.operator.overview(True)
+    (shown,) = overview["series"]
+    assert shown["unused_keys"] == unused  # those of rounds 2 and 3
+    messages = [alert["message"] for alert in overview["alerts"] if alert["level"] == "watch"]
+    assert any("2 rounds of the series Weekly" in message for message in messages) == bool(unused)
+    assert all((keys / f"{key}.key").exists() for key in left)
 
 
 def test_a_clock_that_jumps_does_not_skip_rounds(place, serve, keys, series, until):

@@ -18,6 +18,7 @@ from shuffledp.collection.server.logs import JsonLinesFormatter
 from shuffledp.collection.shuffler import server
 from shuffledp.collection.shuffler.store.interface import StoreError, UnreachableStoreError
 from shuffledp.collection.shuffler.store.postgres_errors import PoolLog
+from shuffledp.collection.shuffler.store.sqlite import SqliteStore
 
 _spec = importlib.util.spec_from_file_location("store_fixtures", Path(__file__).parent / "store" / "conftest.py")
 _store_fixtures = importlib.util.module_from_spec(_spec)
@@ -85,6 +86,26 @@ def test_the_check_fails_at_once(place, absent, capsys, monkeypatch):
     assert main._run(["serve", "shuffler", "--config", str(place.config(**settings)), "--check"]) == 1
     told = capsys.readouterr()
     assert told.err == "error: The PostgreSQL server cannot be used: nothing answers at its address.\n"
+
+
+@pytest.mark.parametrize("method", ["rounds", "open_round"])
+def test_a_server_also_waits_if_it_is_lost_while_it_starts(place, monkeypatch, method):
+    place.task(users=3)
+    attempts, original = [], getattr(SqliteStore, method)
+
+    def sometimes(*arguments, **settings):
+        attempts.append(1)
+        if len(attempts) <= 2:
+            raise UnreachableStoreError("nothing answers")
+        return original(*arguments, **settings)
+
+    monkeypatch.setattr(SqliteStore, method, sometimes)
+    shuffler = place.shuffler()
+    try:
+        assert len(attempts) > 2
+        assert len(list(shuffler.tasks)) == 1
+    finally:
+        shuffler.close()
 
 
 def test_pauses_grow_and_lines_are_few(place, absent, monkeypatch, caplog):

@@ -17,6 +17,7 @@ MAX_LATE_STEPS = 120  # of those in a release
 MAX_KILLS = 4  # of each server, in a round
 PAUSES = [0.0, 0.01, 0.03, 0.06]
 UNREACHABLE = "The PostgreSQL server cannot be"
+PORT_IN_USE = "Cannot listen on"
 EARLY_ANSWERS = """
 from shuffledp.collection.shuffler.commit_queue import CommitQueue
 from shuffledp.collection.shuffler.store.interface import ReportOutcome
@@ -65,6 +66,12 @@ class Keeper(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        try:
+            self._keep()
+        except Exception as error:  # the test would wait for a server that nobody starts
+            self.trouble = f"the {self.server} could not be kept running: {error!r}"
+
+    def _keep(self) -> None:
         fates = deque(self.fates)
         while True:
             process = self.here.start(self.server, fault=self.fault, **(fates[0] if fates else {}))
@@ -75,7 +82,7 @@ class Keeper(threading.Thread):
                 self._wait_for_end(process)
                 self._check(process, (0, -9, -15))  # killed after all, or asked to stop before it listens
                 return
-            if self._lacked_its_database(process):
+            if self._lacked_its_database(process) or self._lacked_its_port(process):
                 time.sleep(0.05)  # it is started again as by a supervisor, with what it has to do in this life
                 continue
             if not self._check(process, (-9,)):
@@ -92,6 +99,10 @@ class Keeper(threading.Thread):
 
     def _lacked_its_database(self, process) -> bool:
         return process.exitcode == 1 and self.outages is not None and UNREACHABLE in self._told()[-500:]
+
+    def _lacked_its_port(self, process) -> bool:
+        """Whether another program had its port, such as a server of a test that runs at the same time."""
+        return process.exitcode == 1 and PORT_IN_USE in self._told()[-500:]
 
     def _check(self, process, expected) -> bool:
         if process.exitcode not in expected:

@@ -1,6 +1,9 @@
 """Processes that receive reports and one that mixes, all killed in turn under load: what is acknowledged is opened."""
 
+import socket
+import threading
 from collections import Counter
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,7 +15,7 @@ NORMAL, MANY = 1, 24
 def play(here, schedules, until, fates, **options) -> Counter:
     """A whole round; how often each server was killed, by what it was doing."""
     with schedules.kept(here, fates, **options) as keepers:
-        until(here.served)  # the mixer has opened the round
+        _wait_until_opened(here, schedules, until, keepers)
         schedules.report(here, keepers, range(len(here.reports)), pause=0.01)
         document = schedules.release(here, keepers)
     schedules.check(here, document)
@@ -43,7 +46,7 @@ def test_who_receives_has_no_key_and_who_mixes_takes_no_report(new_role_round, s
     text = (here.directory / "ingest.toml").read_text(encoding="utf-8")
     assert not any(word in text.partition("[analyzer]")[0] for word in ("signing_key", "round_keys", '.key"'))
     with schedules.kept(here, {}) as keepers:
-        until(here.served)
+        _wait_until_opened(here, schedules, until, keepers)
         with Connection(here.mixer_url, timeout=30) as mixer:
             path = f"/v2/tasks/{here.name}"
             assert mixer.request("GET", path).status == 404
@@ -59,6 +62,31 @@ def test_who_receives_has_no_key_and_who_mixes_takes_no_report(new_role_round, s
         assert not {"closed", "shuffled", "delivered", "key-destroyed"} & steps[server]
 
 
+def test_a_port_that_another_program_has_is_waited_for(new_role_round, schedules, until):
+    """As by a supervisor: ports are chosen at random, and other tests on this machine choose some, too."""
+    here = new_role_round()
+    taken = socket.create_server(("127.0.0.1", urlsplit(here.mixer_url).port))
+    release = threading.Timer(2.0, taken.close)
+    release.start()
+    with schedules.kept(here, {}) as keepers:
+        _wait_until_opened(here, schedules, until, keepers)
+        schedules.report(here, keepers, range(len(here.reports)), pause=0.0)
+        document = schedules.release(here, keepers)
+    schedules.check(here, document)
+    assert "Cannot listen on" in (here.directory / "shuffler-3.log").read_text()
+    release.join()
+
+
+def test_a_server_that_ends_by_itself_is_told_at_once(new_role_round, schedules, until):
+    here = new_role_round()
+    here.environments["shuffler-3"]["SHUFFLEDP_SHUFFLER_COLOUR"] = "red"
+    with (
+        pytest.raises(AssertionError, match="the shuffler-3 ended with 2: error: Unknown setting 'colour'"),
+        schedules.kept(here, {}) as keepers,
+    ):
+        _wait_until_opened(here, schedules, until, keepers)
+
+
 def test_without_a_mixer_no_report_is_accepted(new_role_round, schedules, until):
     """Reports of a round whose key nobody has shown to have could never be opened."""
     here = new_role_round()
@@ -70,6 +98,12 @@ def test_without_a_mixer_no_report_is_accepted(new_role_round, schedules, until)
             answer = connection.request("POST", f"/v2/tasks/{here.name}/reports", here.reports[0], headers)
             assert (answer.status, answer.problem) == (404, "unknown-task")
         until(lambda: any(entry["event"] == "task-refused" for entry in here.events("shuffler-1")))
+
+
+def _wait_until_opened(here, schedules, until, keepers) -> None:
+    """Wait until the mixer has opened the round, or a server ended otherwise than by a kill, which is told."""
+    until(lambda: here.served() or schedules.in_trouble(keepers), what="opening the round")
+    schedules.check_servers(keepers)
 
 
 def _ready(url: str) -> bool:

@@ -1,7 +1,7 @@
 """Backups of an analyzer's directory, made while the server runs, and restoring them.
 
-A backup contains the ledger, the states of finished batches, and the releases; no keys and no messages. Both databases
-are write-locked while they are copied, so the copies are consistent.
+A backup contains the ledger, the states of finished batches, the releases, and the copies of accepted documents, such
+as series; no keys and no messages. Both databases are write-locked while they are copied, so the copies are consistent.
 
 A restored ledger lacks the releases made after the backup. The operator has to state for every task without an entry
 whether it was released: if so it is entered as spent, and no batch of it is ever released again.
@@ -25,14 +25,18 @@ from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agre
 from shuffledp.collection.analyzer.directory import Marker, check_initialized, is_used, read_marker
 from shuffledp.collection.analyzer.ledger import Ledger, entries_in
 from shuffledp.collection.analyzer.publishing import RELEASE_FORMS, Releases
+from shuffledp.collection.analyzer.server import tasks_of
+from shuffledp.collection.analyzer.settings import AnalyzerSettings
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.batches import BATCH_STATES, BatchState, batches_in, drop_unfinished
 from shuffledp.collection.server.databases import open_as_it_is
 from shuffledp.collection.server.directories import check_directory, lock_directory, make_private
+from shuffledp.collection.server.task_directory import KEPT
 from shuffledp.collection.task.task import Task
-from shuffledp.durable_files import open_regular, sync_directory, sync_file
+from shuffledp.durable_files import create_directory, open_regular, sync_directory, sync_file
 from shuffledp.errors import DataError, OutputError
 
+_DOCUMENT = re.compile("[0-9a-f]{32}\\.json")
 _RELEASE = re.compile(rf"[0-9a-f]{{64}}\.({'|'.join(RELEASE_FORMS)})")
 
 
@@ -80,6 +84,7 @@ def _copy(work: Path, part: Path) -> Backup:
     drop_unfinished(part, {task: entry.reason for task, entry in entries.items() if not entry.granted})
     released = [task for task, batch in batches_in(part).items() if batch.state is BatchState.RELEASED]
     files = _copy_releases(work, part, released)
+    _copy_documents(work / KEPT, part / KEPT)
     marker = read_marker(work)
     Marker(marker.initialized if marker else made, backup=made).write(part)
     check_agreement(part)
@@ -121,6 +126,27 @@ def _copy_releases(work: Path, part: Path, tasks: list[bytes]) -> int:
         copied += bool(present)
     sync_directory(part / RELEASES)
     return copied
+
+
+def _copy_documents(source: Path, target: Path) -> None:
+    """Copy accepted series, cancellations, rotations and tasks; those of the operator may exist nowhere else."""
+    files = [file for file in sorted(source.glob("*.json")) if _DOCUMENT.fullmatch(file.name)]
+    if files:
+        create_directory(target)
+        for file in files:
+            _copy_file(file, target / file.name)
+        sync_directory(target)
+
+
+def tasks_for(backup: Path, settings: AnalyzerSettings) -> AnalyzerTasks:
+    """The tasks of the directory of the settings and of a backup.
+
+    Rounds of cancelled series are among them, since the batch of one may have arrived before the cancellation.
+    """
+    tasks = tasks_of(settings, kept=backup / KEPT)
+    tasks.include_cancelled()
+    tasks.load()
+    return tasks
 
 
 def undecided_tasks(backup: Path, tasks: AnalyzerTasks) -> list[Task]:
@@ -186,6 +212,7 @@ def _restore(backup: Path, work: Path, marker: Marker, enter: Callable[[Ledger],
         if _RELEASE.fullmatch(file.name):
             _copy_file(file, work / RELEASES / file.name, mode=0o666)
     sync_directory(work / RELEASES)
+    _copy_documents(backup / KEPT, work / KEPT)
     ledger = Ledger(work / LEDGER)
     try:
         enter(ledger)

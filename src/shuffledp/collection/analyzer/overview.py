@@ -17,7 +17,14 @@ from shuffledp.collection.analyzer.settings import AnalyzerSettings, PopulationB
 from shuffledp.collection.analyzer.tasks import AnalyzerTasks
 from shuffledp.collection.server.batches import Batch, BatchState, batches_in
 from shuffledp.collection.server.directories import free_bytes
-from shuffledp.collection.server.operator import Alert, expiry_alerts, missing_key_alerts
+from shuffledp.collection.server.operator import (
+    KEPT_SECONDS,
+    Alert,
+    author_alerts,
+    expiry_alerts,
+    missing_key_alerts,
+    unused_key_alerts,
+)
 from shuffledp.collection.task.task import Task
 from shuffledp.collection.wire.formats import Manifest
 from shuffledp.errors import ShuffledpError
@@ -72,7 +79,11 @@ def _overview(
         "refused_tasks": [str(refused) for refused in analyzer_tasks.all_refused],
         "rounds": [_round(task_id, tasks.get(task_id), batches.get(task_id), progress) for task_id in task_ids],
         "series": [
-            accepted.to_json(now) | {"missing_keys": analyzer_tasks.missing_keys(accepted, now)}
+            accepted.to_json(now)
+            | {
+                "missing_keys": analyzer_tasks.missing_keys(accepted, now),
+                "unused_keys": analyzer_tasks.unused_keys(accepted, now - KEPT_SECONDS, batches.__contains__),
+            }
             for accepted in analyzer_tasks.series
         ],
         "populations": [
@@ -80,7 +91,9 @@ def _overview(
             for name, budget in analyzer_tasks.budgets.items()
         ],
     }
-    expiring = expiry_alerts(analyzer_tasks.keys, datetime.now(UTC))
+    moment = datetime.now(UTC)
+    authors = analyzer_tasks.authors.newest_keys
+    expiring = [*expiry_alerts(analyzer_tasks.keys, moment), *author_alerts(authors, moment)]
     return {"alerts": [alert.to_json() for alert in [*expiring, *analyzer_alerts(document)]]} | document
 
 
@@ -166,6 +179,7 @@ def analyzer_alerts(overview: Mapping[str, Any]) -> list[Alert]:
     if free < _FEW_FREE_BYTES:
         act.append(Alert.act(f"The disk of the work directory has only {free / 1e6:,.0f} MB free."))
     act += missing_key_alerts(overview["series"])
+    watch += unused_key_alerts(overview["series"])
     for entry in overview["rounds"]:
         if entry["error"]:
             act.append(Alert.act(entry["error"], entry["task"]))

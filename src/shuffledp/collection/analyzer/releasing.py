@@ -89,6 +89,7 @@ class Releaser:
 
     def destroy_keys(self) -> None:
         """Destroy the round keys of all batches that are released or refused; a killed process may have left some."""
+        self.tasks.retry_keys()
         for batch in self.batches.all():
             task = self.tasks.get(batch.task_id) if batch.state.is_final else None
             if task is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from shuffledp.collection.analyzer.agreement import LEDGER, RELEASES, check_agreement, restore_from_releases
 from shuffledp.collection.analyzer.counting import Counted
@@ -137,8 +138,8 @@ def check_analyzer(settings: AnalyzerSettings) -> AnalyzerTasks:
     return tasks
 
 
-def tasks_of(settings: AnalyzerSettings) -> AnalyzerTasks:
-    """The tasks, whose files have not been read yet."""
+def tasks_of(settings: AnalyzerSettings, *, kept: Path | None = None) -> AnalyzerTasks:
+    """The tasks, whose files have not been read yet; ``kept`` has copies of documents, by default those in ``work``."""
     reader = KeyReader(settings.key_command)
     keys = [reader.sealing(path) for path in settings.sealing_keys]
     authors = [VerifyingKey.load(path) for path in settings.authors]
@@ -147,5 +148,5 @@ def tasks_of(settings: AnalyzerSettings) -> AnalyzerTasks:
     signer = None if settings.signing_key is None else reader.signing(settings.signing_key)
     round_keys = RoundKeyDirectory(settings.round_keys, reader, signer)
     return AnalyzerTasks(
-        settings.tasks, authors, keys, read_budgets(settings.budgets), round_keys, kept=settings.work / KEPT
+        settings.tasks, authors, keys, read_budgets(settings.budgets), round_keys, kept=kept or settings.work / KEPT
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -9,7 +10,8 @@ from typing import cast
 from shuffledp.collection.analyzer.ledger import Ledger
 from shuffledp.collection.analyzer.settings import PopulationBudget
 from shuffledp.collection.server.batches import ExpectedBatch
-from shuffledp.collection.server.round_keys import RoundKeyDirectory
+from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.round_keys import KeylessError, RoundKeyDirectory
 from shuffledp.collection.server.series import AcceptedSeries
 from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.authentic import load_authentic
@@ -39,6 +41,8 @@ class AnalyzerTasks(TaskDirectory[Task]):
         self._round_keys = round_keys or RoundKeyDirectory()
         self._round_key_uses: dict[SealingPublicKey, str] = {}
         """The only task or series that may use a round key, which is destroyed with it."""
+        self._undestroyed: dict[Task, str] = {}
+        """The tasks whose round keys could not be destroyed, and why."""
 
     def get(self, task_id: bytes) -> Task | None:
         """The task with this id, if it is served."""
@@ -61,6 +65,10 @@ class AnalyzerTasks(TaskDirectory[Task]):
         """Reserve series in a ledger from now on; ``has_batch`` says whether the batch of a task has arrived."""
         self._ledger, self._has_batch = ledger, has_batch
 
+    def include_cancelled(self) -> None:
+        """Serve cancelled rounds as well, whose batches may have arrived before; to decide about them."""
+        self._has_batch = lambda _: True
+
     def series_of(self, task: Task) -> Series | None:
         """The series that a task is a round of, if it is one."""
         place = None if task.wire is None else task.wire.series
@@ -73,14 +81,36 @@ class AnalyzerTasks(TaskDirectory[Task]):
         coming = [task for task in tasks if task.opens.timestamp() > now and self._is_round_key(task)]
         return sum(not self._round_keys.has(task.analyzer) for task in coming)
 
+    def unused_keys(self, accepted: AcceptedSeries, ended: float, has_batch: Callable[[bytes], bool]) -> int:
+        """How many keys of rounds that closed before ``ended`` are here, though no batch of the round arrived."""
+        tasks = [accepted.task(index) for index in range(accepted.rounds)]
+        over = [task for task in tasks if task.closes.timestamp() < ended and self._is_round_key(task)]
+        return sum(self._round_keys.has(task.analyzer) for task in over if not has_batch(task.id))
+
     def key_file(self, task: Task) -> Path:
         """The file of a round key."""
         return self._round_keys.file(task.analyzer)
 
     def destroy_key(self, task: Task) -> None:
-        """Destroy the key of a task that is released or refused, if it is a round key."""
+        """Destroy the key of a task that is released or refused, if it is a round key.
+
+        A failure is logged once, and tried again by ``retry_keys``.
+        """
         if self._is_round_key(task):
-            self._round_keys.destroy(task.analyzer)
+            try:
+                self._round_keys.destroy(task.analyzer)
+            except (OSError, KeylessError) as error:  # what was done about the round must not be done again
+                reason = str(error)
+                if self._undestroyed.get(task) != reason:
+                    event("key-not-destroyed", level=logging.ERROR, key=task.analyzer.id, reason=reason)
+                self._undestroyed[task] = reason
+            else:
+                self._undestroyed.pop(task, None)
+
+    def retry_keys(self) -> None:
+        """Try again to destroy the keys that could not be destroyed."""
+        for task in list(self._undestroyed):
+            self.destroy_key(task)
 
     def _is_round_key(self, task: Task) -> bool:
         return all(key.public != task.analyzer for key in self._keys)

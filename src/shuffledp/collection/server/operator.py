@@ -36,7 +36,7 @@ from shuffledp.collection.server.task_directory import TaskDirectory
 from shuffledp.collection.task.series import MAX_SERIES_BYTES
 from shuffledp.collection.task.signed_documents import kind_of_document
 from shuffledp.collection.transport.connection import LocalConnection, failure_reason, local_address
-from shuffledp.collection.wire.keys import SealingKey, SigningKey
+from shuffledp.collection.wire.keys import SealingKey, SigningKey, VerifyingKey
 from shuffledp.collection.wire.times import time_to
 from shuffledp.errors import DataError, RefusedError, ShuffledpError, UnreachableError
 
@@ -45,6 +45,8 @@ _NOT_READY = "The server is not ready: it cannot write durably, or its rounds do
 _MAX_ANSWER_BYTES = 1 << 28
 _ASK_SECONDS = 120.0
 _EXPIRES_SOON = timedelta(days=30)
+KEPT_SECONDS = 7 * 86_400.0
+"""How long after its end a round is expected to arrive; later its key is not needed any more."""
 
 Overview = Callable[[bool], Mapping[str, Any]]
 """The state of a server; called with whether numbers of reports are to be exact."""
@@ -91,6 +93,18 @@ def expiry_alerts(keys: Iterable[SigningKey | SealingKey], now: datetime) -> lis
     return alerts
 
 
+def author_alerts(keys: Iterable[VerifyingKey], now: datetime) -> list[Alert]:
+    """Alerts about the newest keys of authors that have expired or soon do: what opens later is refused."""
+    return [
+        Alert.watch(
+            f"The author's key {key.id} {'expired' if key.expires <= now else 'expires'} at {time_to(key.expires)}: "
+            "tasks that open later are refused; ask the author for a rotation, or for a new key."
+        )
+        for key in keys
+        if key.expires is not None and key.expires <= now + _EXPIRES_SOON
+    ]
+
+
 def missing_key_alerts(series: Iterable[Mapping[str, Any]]) -> list[Alert]:
     """Alerts about series whose coming rounds have no keys, while there is time to put them back."""
     return [
@@ -100,6 +114,21 @@ def missing_key_alerts(series: Iterable[Mapping[str, Any]]) -> list[Alert]:
         )
         for entry in series
         if entry["missing_keys"]
+    ]
+
+
+def unused_key_alerts(series: Iterable[Mapping[str, Any]]) -> list[Alert]:
+    """Alerts about keys of rounds that are over and never arrived here, so that nothing destroys their keys.
+
+    They are not destroyed without a person, since a clock that is wrong by years would end a whole series.
+    """
+    return [
+        Alert.watch(
+            f"{entry['unused_keys']:,} rounds of the series {entry['name']} ({entry['series'][:16]}) ended more than "
+            "a week ago and never arrived here; their keys still exist: destroy them with shuffledp keys destroy."
+        )
+        for entry in series
+        if entry["unused_keys"]
     ]
 
 

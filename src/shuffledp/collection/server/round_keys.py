@@ -82,11 +82,26 @@ class RoundKeyDirectory:
     def destroy(self, public: RoundPublicKey) -> None:
         """Overwrite and delete the file of a key, durably, and record that; no effect if there is none.
 
-        Copies that the file system or the disk keeps of earlier contents are not erased.
+        KeylessError, without any change, if the file has another key: that would be lost for its own round, and the
+        record would be wrong. Copies that the file system or the disk keeps of earlier contents are not erased.
         """
         with self._lock:
             if self.has(public):
+                self._check_content(public)
                 self._destroy(public)
+
+    def _check_content(self, public: RoundPublicKey) -> None:
+        """Refuse a file with another key, as far as it can be read."""
+        file = self.file(public)
+        try:
+            found = self.reader.round_key(file).public
+        except DataError:
+            return
+        if found != public:
+            raise KeylessError(
+                f"{file} is the key {found.id}, so it was not destroyed as {public.id}: put the right file in its "
+                f"place, and this one at {self.file(found).name}."
+            )
 
     def _destroy(self, public: RoundPublicKey) -> None:
         record = Destruction(public, datetime.fromtimestamp(self.clock(), UTC))

@@ -18,12 +18,13 @@ from typing import Any, Generic, TypeVar
 
 from shuffledp.collection.server.directories import check_directory, is_directory
 from shuffledp.collection.server.logs import event
+from shuffledp.collection.server.round_keys import KeylessError
 from shuffledp.collection.server.series import AcceptedSeries, SeriesBook
 from shuffledp.collection.task.key_documents import authentic_rotation
 from shuffledp.collection.task.series import MAX_SERIES_BYTES
 from shuffledp.collection.task.signed_documents import kind_of_document
 from shuffledp.collection.task.trusted_authors import TrustedAuthors
-from shuffledp.collection.wire.keys import VerifyingKey
+from shuffledp.collection.wire.keys import ExpiredKeyError, VerifyingKey
 from shuffledp.durable_files import create_directory, open_regular, write_durably
 from shuffledp.errors import DataError, ParameterError, ShuffledpError
 
@@ -31,8 +32,16 @@ Loaded = TypeVar("Loaded")
 NEWLINE = b"\n"
 KEPT = "documents"
 """The directory of copies, in the work directory of a server."""
+_DAMAGED = (
+    "The copy of a document that was accepted is damaged, and does not count any more, such as the cancellation of a "
+    "series: give the document to this server again, or delete the copy."
+)
 _DOCUMENTS = {"rotate": "_add_rotation", "series": "_add_series", "cancel": "_add_cancellation"}
 """Kinds of documents that are not tasks, and the methods that accept them; these return whether anything changed."""
+
+
+_REFUSALS = (DataError, ExpiredKeyError, KeylessError, ParameterError)
+"""Errors for which a task is refused until somebody changes something; others may pass by themselves."""
 
 
 @dataclass
@@ -58,6 +67,8 @@ class TaskDirectory(ABC, Generic[Loaded]):
         self._admitted: dict[str, _TaskFile[Loaded]] = {}
         self._waiting: dict[str, _TaskFile[Loaded]] = {}
         self._refresh_lock = threading.Lock()
+        self._admit: Callable[[Loaded], None] = lambda _: None
+        """What the last refresh was called with."""
         self.refused: list[RefusedFile] = []
         """The files that were refused at the start."""
         self.refused_rounds: dict[str, RefusedFile] = {}
@@ -125,10 +136,13 @@ class TaskDirectory(ABC, Generic[Loaded]):
         """Read the copies, then the files; files that were refused are offered again if that may help."""
         self._watched.offer_again, changed = self._changed, self._changed
         self._changed = False
+        damaged: list[RefusedFile] = []
         if self._watched_copies is not None and self._kept is not None and self._kept.is_dir():
             self._watched_copies.offer_again = changed
-            self._watched_copies.scan(self._add)  # a copy that is refused now was accepted before, and is kept
-        return self._watched.scan(self._add)
+            # an intact copy that is refused now was accepted before, and is kept
+            refused = self._watched_copies.scan(self._add)
+            damaged = [RefusedFile(file.path, _DAMAGED) for file in refused if not _is_intact(file.path)]
+        return [*damaged, *self._watched.scan(self._add)]
 
     def refresh(self, admit: Callable[[Loaded], None] = lambda _: None) -> None:
         """Read new and changed files; refused ones are logged.
@@ -136,6 +150,7 @@ class TaskDirectory(ABC, Generic[Loaded]):
         A new task is served only after ``admit``; if that raises, the task is offered again at the next refresh.
         """
         with self._refresh_lock:
+            self._admit = admit
             self._watched.offer_again, self._changed = self._changed, False
             self._watched.rescan(self._add)
             self._add_due_rounds()
@@ -161,16 +176,33 @@ class TaskDirectory(ABC, Generic[Loaded]):
         content = content.removesuffix(b"\n")
         with self._refresh_lock:
             create_directory(self._kept)
-            path = self._kept / f"{hashlib.sha256(content).hexdigest()[:32]}.json"
+            path = self._kept / _copy_name(content)
             is_new = not path.exists()
             write_durably(path, content + b"\n")
             try:
                 self._add(path)
+                self._check_admitted(path)
             except Exception:
                 if is_new:
                     path.unlink(missing_ok=True)
                 raise
         return {"kind": kind_of_document(content) or "unknown", "file": path.name}
+
+    def _check_admitted(self, path: Path) -> None:
+        """Raise the reason if the task of a file is refused as it is, such as for its round key.
+
+        What may pass, such as a database that does not answer, is tried again at the next refresh.
+        """
+        for name, file in list(self._waiting.items()):
+            if file.path != path:
+                continue
+            try:
+                self._admit(file.task)
+            except _REFUSALS:
+                del self._waiting[name]
+                raise
+            except Exception as error:  # noqa: BLE001  # as at a refresh
+                file.last_error = reason_of(error)
 
     def postpone(self, name: str, reason: str) -> None:
         """Stop serving a task, while the server starts; it is offered again at every ``refresh``."""
@@ -226,10 +258,10 @@ class TaskDirectory(ABC, Generic[Loaded]):
         """Copy a document durably; a failure is logged, and the document is accepted all the same."""
         if self._kept is None:
             return
-        path = self._kept / f"{hashlib.sha256(content.removesuffix(NEWLINE)).hexdigest()[:32]}.json"
+        path = self._kept / _copy_name(content)
         try:
             create_directory(self._kept)
-            if not path.exists():
+            if not _is_intact(path):
                 write_durably(path, content.removesuffix(NEWLINE) + NEWLINE)
         except OSError as error:
             event("document-not-kept", level=logging.ERROR, reason=error.strerror or type(error).__name__)
@@ -320,6 +352,7 @@ class WatchedDirectory:
         """
         if self.offer_again:
             self.offer_again = False
+            self._unreadable.clear()
             for path in self._refused:
                 self._seen.pop(path, None)
         paths = sorted(path for path in self._directory.iterdir() if path.name.endswith(".json"))
@@ -364,6 +397,17 @@ class WatchedDirectory:
             return
         self._last_error = ""
         log_refused(refused)
+
+
+def _copy_name(content: bytes) -> str:
+    """The name of the copy of a document."""
+    return f"{hashlib.sha256(content.removesuffix(NEWLINE)).hexdigest()[:32]}.json"
+
+
+def _is_intact(path: Path) -> bool:
+    """Whether a copy has the content that was accepted, by its name."""
+    content = read_small(path, MAX_SERIES_BYTES)
+    return content is not None and _copy_name(content) == path.name
 
 
 def read_small(path: Path, limit: int) -> bytes | None:

@@ -16,7 +16,15 @@ from typing import Any
 from shuffledp.collection.server.directories import free_bytes
 from shuffledp.collection.server.logs import event
 from shuffledp.collection.server.metrics import Metrics
-from shuffledp.collection.server.operator import Actions, Alert, expiry_alerts, missing_key_alerts
+from shuffledp.collection.server.operator import (
+    KEPT_SECONDS,
+    Actions,
+    Alert,
+    author_alerts,
+    expiry_alerts,
+    missing_key_alerts,
+    unused_key_alerts,
+)
 from shuffledp.collection.server.series import AcceptedSeries
 from shuffledp.collection.shuffler.ingest import IngestScheduler
 from shuffledp.collection.shuffler.rounds import RoundScheduler
@@ -138,12 +146,24 @@ class ShufflerOperator:
             "clock_offset_seconds": self.metrics.values("clock_offset_seconds").get("", 0.0),
         }
         keys = [] if self.round_shuffler is None else [self.round_shuffler.key]
-        expiring = expiry_alerts(keys, datetime.fromtimestamp(now, UTC))
+        moment = datetime.fromtimestamp(now, UTC)
+        expiring = [*expiry_alerts(keys, moment), *author_alerts(self.tasks.authors.newest_keys, moment)]
         return {"alerts": [alert.to_json() for alert in [*expiring, *shuffler_alerts(document)]]} | document
 
     def _series(self, accepted: AcceptedSeries, now: float) -> dict[str, Any]:
-        """A series, and how many of its coming rounds have no key here."""
-        return accepted.to_json(now) | {"missing_keys": self._missing_keys(accepted, now)}
+        """A series, how many of its coming rounds have no key here, and how many keys nobody needs any more."""
+        keys = {"missing_keys": self._missing_keys(accepted, now), "unused_keys": self._unused_keys(accepted, now)}
+        return accepted.to_json(now) | keys
+
+    def _unused_keys(self, accepted: AcceptedSeries, now: float) -> int:
+        """The keys of rounds that were missed: they are over and were never opened in the store."""
+        if self.round_shuffler is None:
+            return 0
+        tasks = [accepted.task(index) for index in range(accepted.rounds) if not accepted.is_cancelled(index)]
+        over = [task for task in tasks if task.closes.timestamp() + KEPT_SECONDS < now]
+        rounds = self.store.rounds() if over else ()
+        keys = [self.tasks.round_key(task) for task in over if task.id not in rounds]
+        return sum(key is not None and self.round_shuffler.round_keys.has(key) for key in keys)
 
     def _missing_keys(self, accepted: AcceptedSeries, now: float) -> int:
         if self.round_shuffler is None:
@@ -281,6 +301,7 @@ def shuffler_alerts(overview: Mapping[str, Any]) -> list[Alert]:
             Alert.watch(f"The system clock is {overview['clock_offset_seconds']:+,.0f} s off the time that rounds use.")
         )
     act += missing_key_alerts(overview["series"])
+    watch += unused_key_alerts(overview["series"])
     for entry in overview["rounds"]:
         if entry["below_minimum"]:
             act.append(

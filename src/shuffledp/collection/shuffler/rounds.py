@@ -339,7 +339,7 @@ class RoundScheduler:
             if task_id not in rounds and not is_used:
                 try:
                     self._round_shuffler.round_keys.destroy(key)
-                except OSError as error:  # other rounds must not wait for it
+                except (OSError, KeylessError) as error:  # other rounds must not wait for it
                     if key not in self._undestroyed:
                         self._undestroyed.add(key)
                         event("key-not-destroyed", level=logging.ERROR, key=key.id, reason=str(error))

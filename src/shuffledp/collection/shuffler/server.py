@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from shuffledp.collection.server.application import Server
 from shuffledp.collection.server.batches import Batches
@@ -36,6 +37,8 @@ from shuffledp.collection.wire.key_command import KeyReader
 from shuffledp.collection.wire.keys import SigningKey, VerifyingKey
 from shuffledp.collection.wire.privacy_pass import TokenIssuer
 from shuffledp.errors import DataError, ParameterError
+
+Result = TypeVar("Result")
 
 _MEGABYTE = 1 << 20
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
@@ -100,8 +103,8 @@ class Shuffler(Server):
             self.clock,
         )
         self.tasks.keep_copies()
-        self.tasks.resume(self.store.rounds(), self.clock, _admit_with_tokens(settings))
-        self.scheduler.open_rounds()
+        self.tasks.resume(when_reachable(self.store.rounds), self.clock, _admit_with_tokens(settings))
+        when_reachable(self.scheduler.open_rounds)
 
     def _mixing(self, key: SigningKey, tick: float) -> tuple[RoundShuffler, RoundScheduler]:
         """What opens, closes, shuffles and delivers rounds."""
@@ -221,10 +224,15 @@ def store_of(settings: ShufflerSettings) -> Store:
 
 def open_when_reachable(settings: ShufflerSettings, *, sleep: Callable[[float], None] = time.sleep) -> Store:
     """Open the store of the settings; while its database does not answer, log that and retry."""
+    return when_reachable(lambda: store_of(settings), sleep=sleep)
+
+
+def when_reachable(work: Callable[[], Result], *, sleep: Callable[[float], None] = time.sleep) -> Result:
+    """The result of idempotent work with the store, at the start; while its database does not answer, log and retry."""
     logged, attempts = "", 0
     while True:
         try:
-            store = store_of(settings)
+            result = work()
         except UnreachableStoreError as error:
             if str(error) != logged or attempts % _ATTEMPTS_PER_LOG_LINE == 0:
                 event("database-unreachable", level=logging.ERROR, reason=str(error), attempts=attempts + 1)
@@ -234,7 +242,7 @@ def open_when_reachable(settings: ShufflerSettings, *, sleep: Callable[[float], 
         else:
             if attempts:
                 event("database-reachable", attempts=attempts + 1)
-            return store
+            return result
 
 
 def check_store_of(settings: ShufflerSettings) -> None:

@@ -21,6 +21,11 @@ class TrustedAuthors:
         """All keys that may sign."""
         return tuple(self._keys.values())
 
+    @property
+    def newest_keys(self) -> tuple[VerifyingKey, ...]:
+        """The keys that no other key follows."""
+        return tuple(key for key in self._keys.values() if key.id not in self._followed_by)
+
     def follow(self, rotation: Rotation) -> bool:
         """Trust the new key of a rotation as the old one; False if it was known.
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar
 
 from psycopg import Connection, Error, OperationalError, connect, errors, sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool
 
 from shuffledp.collection.shuffler.store.interface import (
@@ -35,6 +36,14 @@ from shuffledp.collection.shuffler.store.rules import (
 
 _CONNECTIONS = 4
 _READ_BYTES = 1 << 22
+_IDLE_SECONDS = 5.0
+"""How long a transaction may wait for this process, less than others wait for its locks (WAIT_SECONDS)."""
+_KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""Both ends notice within a minute that the machine at the other end is gone.
+
+By default that takes the server two hours, for which a process on a lost machine would keep its claims and locks.
+"""
+_USER_TIMEOUT_MILLISECONDS = 60_000
 
 Result = TypeVar("Result")
 
@@ -66,9 +75,9 @@ class PostgresStore:
     """
 
     def __init__(self, address: str) -> None:
-        self._address = address
         log_pool()
         with postgres_failures():
+            address = self._address = _with_keepalives(address)
             with connect(address, autocommit=True, connect_timeout=int(WAIT_SECONDS)) as connection:
                 check_durable(connection)
                 migrate(connection)
@@ -179,6 +188,7 @@ class PostgresStore:
         claimed = False
         try:
             with postgres_failures():
+                _keep_alive(connection)
                 row = connection.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone()
                 claimed = bool(row and row[0])
                 query = "SELECT 1 FROM shuffledp.rounds WHERE task_id = %s FOR UPDATE SKIP LOCKED"
@@ -218,6 +228,7 @@ class PostgresStore:
             postgres_failures(),
             connect(self._address) as connection,
         ):
+            _keep_alive(connection)
             ((size,),) = connection.execute(largest).fetchall()
             group = max(1, _READ_BYTES // max(1, size or 0))
             with connection.cursor("reports", binary=True) as cursor:
@@ -283,7 +294,7 @@ class PostgresStore:
         with postgres_failures():
             try:
                 return self._once(work)
-            except OperationalError:
+            except (OperationalError, errors.IdleInTransactionSessionTimeout):
                 self._pool.check()  # a restarted server has closed all of them
                 return self._once(work)
 
@@ -397,4 +408,19 @@ def _configure(connection: Connection[Row]) -> None:
     if row is not None and row[0] == "off":
         connection.execute("SET synchronous_commit = on")
     connection.execute(f"SET lock_timeout = '{int(WAIT_SECONDS)}s'")
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{int(1000 * _IDLE_SECONDS)}ms'")
+    _keep_alive(connection)
     connection.commit()
+
+
+def _with_keepalives(address: str) -> str:
+    """The address, with keepalives of this end unless it states its own."""
+    stated = conninfo_to_dict(address)
+    wanted = {**_KEEPALIVES, "tcp_user_timeout": _USER_TIMEOUT_MILLISECONDS}
+    return make_conninfo(address, **{name: value for name, value in wanted.items() if name not in stated})
+
+
+def _keep_alive(connection: Connection[Row]) -> None:
+    """Keepalives of the server's end; they have no effect on UNIX sockets, which need none."""
+    for name, value in _KEEPALIVES.items():
+        connection.execute(f"SET tcp_{name} = {value}".encode())

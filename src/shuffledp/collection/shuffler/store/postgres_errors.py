@@ -33,8 +33,9 @@ _TEMPORARY = (
 )
 _REASONS = (*_PERMANENT, *_TEMPORARY, (r"certificate|SSL", "the TLS handshake failed"))
 """Patterns of PostgreSQL's messages for refused connections, in English; messages in other languages do not match."""
-_TEMPORARY_CODES = ("53300", "57P01", "57P02", "57P03")
-"""Too many connections; the server is stopping, crashed or starting."""
+_TEMPORARY_CODES = ("25P03", "40P01", "53300", "55P03", "57P01", "57P02", "57P03")
+"""A transaction was idle for too long; a deadlock; too many connections; a lock is held for too long; the server is
+stopping, crashed or starting."""
 
 
 @contextmanager
@@ -48,7 +49,8 @@ def postgres_failures() -> Iterator[None]:
         kind = UnreachableStoreError if _is_temporary(error) else StoreError
         raise kind(f"The PostgreSQL server cannot be used: {postgres_reason(error)}.") from None
     except Error as error:
-        raise StoreError(f"PostgreSQL reported an error: {postgres_reason(error)}.") from None
+        kind = UnreachableStoreError if error.sqlstate in _TEMPORARY_CODES else StoreError
+        raise kind(f"PostgreSQL reported an error: {postgres_reason(error)}.") from None
 
 
 def _is_temporary(error: Error) -> bool:
