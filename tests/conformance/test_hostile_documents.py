@@ -313,3 +313,14 @@ def test_the_planted_fault_is_seen(name, monkeypatch):
     document = noiseless(name, "absence" if "noise" in document_of(name)["parameters"] else "flip")
     with np.errstate(all="ignore"), pytest.raises(AssertionError, match=GUARANTEE):
         judged(document, _printed_generator())
+
+
+@pytest.mark.parametrize("name", ["histogram/solh", "histogram/shuffled-k-rr"])
+@pytest.mark.parametrize(("epsilon", "bits", "users"), [(1e-12, 127, 2), (1e-300, 76, 10**15), (1e-300, 124, 1000)])
+def test_steps_that_exceed_64_bits_are_bounded(name, epsilon, bits, users):
+    """Blankets so small and epsilons so close to 0 that the steps of a grid were converted to integers of 64 bits."""
+    document = document_of(name)
+    document["parameters"]["terms"] |= {"users": users, "epsilon": epsilon, "delta": 1 - 2**-53, "calibration": "given"}
+    document["parameters"]["blanket"] = {"numerator": 3, "bits": bits}
+    verdict = judged(document, random.Random(1))
+    assert verdict in ("refused", "accepted", "compared")

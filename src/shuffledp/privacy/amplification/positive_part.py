@@ -25,6 +25,7 @@ Integers = NDArray[np.int64]
 _TAIL = math.log(1e24)  # -ln of the mass of the tilted distribution that is left out on either side, and added
 _LEAST_LOG_AMPLITUDE = -60.0  # frequencies with a smaller amplitude are ignored
 _NOISE_CUT = 1e-40
+_FARTHEST_STEP = 2.0**50  # beyond, floating-point numbers have no digits left for positions between two steps
 MAX_POINTS = 1 << 22
 """Maximum number of points of a Fourier transform: about a second of processor time and 150 MB of memory."""
 
@@ -101,6 +102,9 @@ def on_grid(values: Floats, mass: Floats, width: float) -> tuple[Integers, Float
     Such a spread can only increase the expectation of a convex function of the sum.
     """
     scaled = values / width
+    farthest = float(np.abs(scaled).max(initial=0.0))
+    if not farthest <= _FARTHEST_STEP:
+        raise TooManyPointsError(farthest)
     below = np.floor(scaled + 1e-9)  # values that are on the grid except for rounding
     up = np.clip(scaled - below, 0.0, 1.0)
     steps = np.concatenate((below, below + 1)).astype(np.int64)

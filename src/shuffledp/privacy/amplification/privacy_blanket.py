@@ -40,6 +40,8 @@ _FEW_DIRECT_POINTS = 100  # as fast as a coarse grid
 _GRID = 1 << 16  # points of a grid that spans 30 standard deviations
 _COARSE_GRID = 1 << 13
 _REFINEMENT = 4  # the finest grid has this many times as many points
+_MAX_TRIED_PARTS = 4000
+_MOST_EXACT_PARTS = 1 << 40
 _MAX_COARSENINGS = 8
 _WIDEST_NOISE = 5_000  # largest standard deviation of the number of other reports that is enumerated
 _TINIEST = 1e-305
@@ -343,9 +345,14 @@ class _ResponseSums:
 
 
 def _best_width(unit: float, values: Floats, wanted: float, finest: float) -> tuple[float, float]:
-    """The grid width unit/m near the wanted one that spreads the values least, and the variance that it adds."""
+    """The grid width unit/m near the wanted one that spreads the values least, and the variance that it adds.
+
+    If so many parts would be needed that no number of them is nearly exact, the width is the wanted one.
+    """
     least = max(1, math.ceil(unit / wanted))
-    parts = np.arange(least, max(least, min(4 * least + 8, math.floor(unit / finest))) + 1, dtype=np.float64)[:4000]
+    most = min(4 * least + 8, math.floor(unit / finest), least + _MAX_TRIED_PARTS - 1)
+    exact = least <= _MOST_EXACT_PARTS
+    parts = np.arange(least, max(least, most) + 1, dtype=np.float64) if exact else np.array([unit / wanted])
     widths = unit / parts
     scaled = values[:, None] / widths
     share = scaled - np.floor(scaled + 1e-9)
