@@ -55,7 +55,7 @@ def test_what_cannot_be_reached_or_means_nothing_is_refused():
 
 
 def test_few_calibrations_are_tried(monkeypatch):
-    """Between the ends only the variant that was the most accurate; and errors below the target at the least epsilon."""
+    """Between the ends only the variant that was the most accurate; a target beyond the range ends there."""
     from shuffledp.planning import accuracy
 
     tried = []
