@@ -52,3 +52,35 @@ def test_what_cannot_be_reached_or_means_nothing_is_refused():
     for accuracy in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ParameterError, match="target error"):
             least_epsilon_for(sdp.Count(users=100), accuracy=accuracy, delta=1e-6)
+
+
+def test_few_calibrations_are_tried(monkeypatch):
+    """Between the ends only the variant that was the most accurate; a target beyond the range ends there."""
+    from shuffledp.planning import accuracy
+
+    tried = []
+    original = accuracy.candidates
+
+    def counted(*arguments, **options):
+        for result in original(*arguments, **options):
+            tried.append(options["variants"])
+            yield result
+
+    monkeypatch.setattr(accuracy, "candidates", counted)
+    found = least_epsilon_for(sdp.Quantiles(users=50_000, bins=256), accuracy=60, delta=1e-6)
+    assert found[0].expected.rmse <= 60
+    assert sum(variants is not None for variants in tried) <= 8
+    tried.clear()
+    found = least_epsilon_for(sdp.Count(users=700), accuracy=200, delta=1e-6)
+    assert found.epsilon < 0.0101
+    assert sum(variants is not None for variants in tried) <= 6
+
+
+def test_another_variant_may_be_the_best_at_the_solution():
+    """At a small epsilon a tree with many levels, at the start of the search one with few."""
+    question = sdp.Quantiles(users=500, bins=512)
+    found = least_epsilon_for(question, accuracy=400, delta=1e-6)
+    start = plan(question, epsilon=1, delta=1e-6)
+    assert (start[0].protocol.name, start[0].variant) != (found[0].protocol.name, found[0].variant)
+    assert found[0].expected.rmse <= 400
+    assert plan(question, epsilon=found.epsilon * 0.99, delta=1e-6)[0].expected.rmse > 400

@@ -148,3 +148,18 @@ def test_releases_at_the_deltas_of_the_literature(protocol):
     assert epsilons[-1] <= 12 * guarantee.epsilon_at(1e-15 / 12) * (1 + 1e-9)
     with pytest.raises(ParameterError, match="certified for delta"):
         guarantee.after(12, delta=CERTIFIED_DOWN_TO / 10)
+
+
+def test_the_saddle_point_takes_few_steps(monkeypatch):
+    """Newton's method: fewer than 15 means of the tilted losses per delta, where bisection took about 30."""
+    masses = np.full(201, 1 / 201)
+    tilted = TiltedSum([(GridLosses(-100, masses, 0.0, 0.01), 12)])
+    calls = []
+    original = TiltedSum._mean_and_variance
+    monkeypatch.setattr(TiltedSum, "_mean_and_variance", lambda self, tilt: calls.append(tilt) or original(self, tilt))
+    for epsilon in (0.5, 3.0, 8.0, 11.9):
+        calls.clear()
+        assert 0 < tilted.delta_at(epsilon) < 1
+        assert len(calls) < 15
+        mean, variance = original(tilted, calls[-1])
+        assert abs(mean - epsilon / 0.01) <= 0.02 * variance**0.5

@@ -18,9 +18,11 @@ _LOG_EPSILONS = (math.log(0.01), math.log(30.0))
 _MAX_LOG_USERS = math.log(10**9)
 _USERS_PER_ERROR = 10  # an error of more than a tenth of the users is of no use
 _PRECISION = 0.004  # of the logarithm of epsilon or of the number of users
-_MAX_ITERATIONS = 3
+_MAX_ITERATIONS = 4
 
-Candidates = Callable[[float, "set[str] | None"], list[Plan]]
+Variant = tuple[str, str]
+"""The name of a protocol and ``Plan.variant``."""
+Candidates = Callable[[float, "set[Variant] | None"], list[Plan]]
 
 
 def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **limits: Any) -> Plans:
@@ -37,8 +39,8 @@ def least_epsilon_for(question: Question, *, accuracy: float, delta: float, **li
     _check(accuracy)
     checked_limits = _limits(limits)
 
-    def feasible(log_epsilon: float, names: set[str] | None) -> list[Plan]:
-        return _feasible(question, math.exp(log_epsilon), delta, checked_limits, names, _releases(limits))
+    def feasible(log_epsilon: float, variants: set[Variant] | None) -> list[Plan]:
+        return _feasible(question, math.exp(log_epsilon), delta, checked_limits, variants, _releases(limits))
 
     def plans(log_epsilon: float) -> Plans:
         return plan(question, epsilon=math.exp(log_epsilon), delta=delta, **limits)
@@ -72,8 +74,8 @@ def fewest_users_for(question: Question, *, accuracy: float, epsilon: float, del
     def question_for(log_users: float) -> Question:
         return replace(question, users=max(2, math.ceil(math.exp(log_users) - 1e-9)))
 
-    def feasible(log_users: float, names: set[str] | None) -> list[Plan]:
-        return _feasible(question_for(log_users), epsilon, delta, checked_limits, names, _releases(limits))
+    def feasible(log_users: float, variants: set[Variant] | None) -> list[Plan]:
+        return _feasible(question_for(log_users), epsilon, delta, checked_limits, variants, _releases(limits))
 
     def plans(log_users: float) -> Plans:
         return plan(question_for(log_users), epsilon=epsilon, delta=delta, **limits)
@@ -107,13 +109,13 @@ def _check(accuracy: float) -> None:
 
 
 def _feasible(
-    question: Question, epsilon: float, delta: float, limits: Limits, names: set[str] | None, releases: int
+    question: Question, epsilon: float, delta: float, limits: Limits, variants: set[Variant] | None, releases: int
 ) -> list[Plan]:
     """Feasible plans without references, the best first."""
     if honest_count(question.users, limits.honest_fraction) < 2:
         return []  # no protocol hides one honest user alone
     results = candidates(
-        question.planned, epsilon, delta, limits, releases=releases, names=names, references=False, verify=False
+        question.planned, epsilon, delta, limits, releases=releases, variants=variants, references=False, verify=False
     )
     return sorted((result for result in results if isinstance(result, Plan)), key=lambda plan: plan.expected.rmse)
 
@@ -123,38 +125,45 @@ def _search(
 ) -> Plans | None:
     """The plans at the least point from ``low`` to ``high`` at which one is accurate enough, if errors decrease.
 
-    All protocols are calibrated at the start and at the end of the search; between them, only those that were the
-    most accurate there.
+    All protocols are calibrated in all variants at the start and at the end of the search; between them, only the
+    variants that were the most accurate there.
     """
-    contenders: set[str] = set()
+    contenders: set[Variant] = set()
 
     def excess(point: float) -> float:
         """The logarithm of the lowest error over the target error; infinite if there is no plan."""
         ranked = feasible(point, contenders)
         return math.log(max(ranked[0].expected.rmse, 1e-300) / accuracy) if ranked else math.inf
 
-    contenders |= {plan.protocol.name for plan in feasible(start, None)[:1]}
+    contenders |= {_variant(plan) for plan in feasible(start, None)[:1]}
+    if not contenders or excess(high) > 0:  # another may be the best, or the only feasible one, at the end
+        contenders = {_variant(plan) for plan in feasible(high, None)[:1]}
+        if not contenders or excess(high) > 0:
+            return None
     point = start
     for _ in range(_MAX_ITERATIONS):
-        if excess(high) > 0:  # another protocol may be the best, or the only feasible one, at the end of the range
-            contenders = {plan.protocol.name for plan in feasible(high, None)[:1]}
-            if not contenders or excess(high) > 0:
-                return None
         point = _crossing(excess, point, low, high)
         result = plans(point)
-        best = min((plan for plan in result.plans if not plan.reference), key=lambda plan: plan.expected.rmse)
-        most_accurate = best.protocol.name
-        if most_accurate in contenders:
+        best, *others = sorted(
+            (plan for plan in result.plans if not plan.reference), key=lambda plan: plan.expected.rmse
+        )
+        nearly_best = best.expected.rmse * (1 + _PRECISION / 4)
+        if any(_variant(plan) in contenders and plan.expected.rmse <= nearly_best for plan in (best, *others)):
             break
-        contenders.add(most_accurate)
+        contenders.add(_variant(best))
     return result
+
+
+def _variant(plan: Plan) -> Variant:
+    return plan.protocol.name, plan.variant
 
 
 def _crossing(excess: Callable[[float], float], start: float, low: float, high: float) -> float:
     """The least point at which the excess is at most 0, up to the precision; the excess must be at most 0 at ``high``.
 
     The excess itself is used as the step, which is exact where the error is inversely proportional to epsilon or to the
-    number of users; if that leaves the range, the range is halved.
+    number of users. A step out of the range leads to its end if nothing was computed there yet; otherwise the range
+    is halved.
     """
     left, right, point = low, high, start
     while right - left > _PRECISION:
@@ -165,5 +174,8 @@ def _crossing(excess: Callable[[float], float], start: float, low: float, high: 
             right = point
         guess = point + value + math.copysign(_PRECISION / 4, value) if abs(value) < 3 else math.inf
         inside = left + _PRECISION / 4 < guess < right - _PRECISION / 4
-        point = guess if inside and abs(value) > _PRECISION / 8 else (left + right) / 2
+        if guess <= left == low:
+            point = low + _PRECISION / 2
+        else:
+            point = guess if inside and abs(value) > _PRECISION / 8 else (left + right) / 2
     return right

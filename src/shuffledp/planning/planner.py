@@ -391,13 +391,18 @@ def candidates(
     *,
     releases: int = 1,
     names: Collection[str] | None = None,
+    variants: Collection[tuple[str, str]] | None = None,
     references: bool = True,
     verify: bool = True,
 ) -> Iterator[Plan | Rejection]:
     """Calibrate every protocol for the question, or those in ``names``, in each way worth trying.
 
-    For several releases, these are the exact calibrations only: theorems state the noise of one release.
+    For several releases, these are the exact calibrations only: theorems state the noise of one release. ``variants``
+    restricts them to these pairs of a name and a ``Plan.variant``; where no variant of a name is worth trying for this
+    target, all its others are.
     """
+    if variants is not None:
+        names = {name for name, _ in variants}
     for name, kind in PROTOCOLS[question.question].items():
         if names is not None and name not in names:
             continue
@@ -405,7 +410,10 @@ def candidates(
         tried: list[Protocol] = []
         if reference and not references:
             continue
-        for calibration, setting in _calibrations(kind, question, epsilon, delta, releases, reference=reference):
+        calibrations = list(_calibrations(kind, question, epsilon, delta, releases, reference=reference))
+        if variants is not None:
+            calibrations = [each for each in calibrations if (name, _variant(*each)) in variants] or calibrations
+        for calibration, setting in calibrations:
             try:
                 protocol = question.answered_by(
                     calibrate_within(

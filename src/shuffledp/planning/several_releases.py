@@ -18,6 +18,7 @@ from shuffledp.protocols.protocol import Protocol
 from shuffledp.search import bisect_ratio, find_bracket, narrow
 
 MONTHS = 12
+_ROUGHLY = 1e-5  # relative rounding of an epsilon that is a few per cent above the exact one anyway
 """Number of releases in a year, one every month."""
 
 _TOLERANCE = 0.005  # relative, of the epsilon of one release
@@ -162,7 +163,8 @@ def _composed_quickly(guarantee: Guarantee, releases: int, delta: float, *, fine
 @lru_cache(maxsize=256)
 def _quick_epsilon(curve: Hashable, releases: int, delta: float, fine: bool) -> float:
     """The epsilon of the composition; cached, since protocols with different messages may share a privacy curve."""
-    return least_epsilon(_quick(cast("PrivacyCurve", curve), releases, delta, fine=fine), delta)
+    composed = _quick(cast("PrivacyCurve", curve), releases, delta, fine=fine)
+    return least_epsilon(composed, delta) if fine else least_epsilon(composed, delta, digits=_ROUGHLY)
 
 
 def _quick(curve: PrivacyCurve, releases: int, delta: float, *, fine: bool = False) -> QuickComposition:

@@ -47,6 +47,14 @@ class PrivacyCurve(Protocol):
 
 
 @runtime_checkable
+class QuickCurve(Protocol):
+    """A curve with a quicker upper bound, for few points of which only the chords between them are used."""
+
+    def quick_delta_at(self, epsilon: float) -> float:
+        """Upper bound on ``delta_at``, near to it while delta is not small."""
+
+
+@runtime_checkable
 class RoughCurve(PrivacyCurve, Protocol):
     """A privacy curve with a looser bound that is faster to compute, from which a search starts."""
 
@@ -368,8 +376,11 @@ def target_warnings(epsilon: float, delta: float, users: int) -> tuple[str, ...]
     return tuple(warnings)
 
 
-def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
-    """The least epsilon with curve.delta_at(epsilon) <= delta, rounded up to nine digits; infinite if none."""
+def least_epsilon(curve: PrivacyCurve, delta: float, *, digits: float = _NINE_DIGITS) -> float:
+    """The least epsilon with curve.delta_at(epsilon) <= delta, rounded up to nine digits; infinite if none.
+
+    With larger ``digits``, a relative error, it is rounded up to fewer.
+    """
     check_delta(delta, allow_zero=True)
     if isinstance(curve, LeastCurve) and curve.curves:
         best = least_epsilon(curve.curves[0], delta)
@@ -384,7 +395,7 @@ def least_epsilon(curve: PrivacyCurve, delta: float) -> float:
         bracket = _bracket_near(excess, guess, rough) if 0 < guess < math.inf else None
         if bracket is not None:
             return _crossing(excess, *bracket, digits=_NINE_DIGITS)
-    return _least(excess, 1.0, growth=_FAR, digits=_NINE_DIGITS)
+    return _least(excess, 1.0, growth=_FAR, digits=digits)
 
 
 def _least(excess: Excess, start: float, *, growth: tuple[float, float], digits: float) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.privacy.composition import ComposedCurve
 from shuffledp.privacy.divergence import DiscretePair, as_delta
-from shuffledp.privacy.guarantee import ComposableCurve, PrivacyCurve
+from shuffledp.privacy.guarantee import ComposableCurve, PrivacyCurve, QuickCurve
 from shuffledp.privacy.mirrored_composition import IndependentComposition
 from shuffledp.privacy.pure import PureCurve
 
@@ -85,7 +85,8 @@ def _points(
     if isinstance(curve, PureCurve):
         ends = sorted({0.0, min(curve.epsilon, LARGEST_EPSILON)})
         return ends, [curve.delta_at(epsilon) for epsilon in ends]
-    epsilons, deltas = [0.0], [as_delta(curve.delta_at(0.0))]
+    delta_at = curve.quick_delta_at if isinstance(curve, QuickCurve) and step >= _STEP else curve.delta_at
+    epsilons, deltas = [0.0], [as_delta(delta_at(0.0))]
     least = _LEAST_DELTA * cut
     deviation = math.sqrt(2 * math.pi) * max(deltas[0], 1e-15)  # of Gaussian losses, if it is small
     width = step * deviation
@@ -94,7 +95,7 @@ def _points(
         # the least widened losses have cells in proportion to the density to the power of -1/3
         width = min(step * deviation * math.exp(min(beyond, 10.0) ** 2 / 6), _MAX_GROWTH * width)
         epsilons.append(min(epsilons[-1] + width, LARGEST_EPSILON))
-        deltas.append(min(deltas[-1], as_delta(curve.delta_at(epsilons[-1]))))
+        deltas.append(min(deltas[-1], as_delta(delta_at(epsilons[-1]))))
     return epsilons, deltas
 
 

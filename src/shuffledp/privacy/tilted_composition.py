@@ -27,6 +27,8 @@ _TRANSFORM = 10.0  # times the unit and log2 of the length: the relative error o
 _POWER = 16.0  # units of rounding of a factor in a power
 _SPREADS = (0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)  # of Chernoff's tilt, relative to that of a Gaussian
 _STEPS = 60
+_CLOSE = 0.01  # standard deviations of the tilted mean from the target
+_LARGEST_TILT = 1e3
 _MAX_CELLS = 1 << 22
 
 
@@ -45,7 +47,7 @@ class TiltedSum:
         cells = min(epsilon, LARGEST_EPSILON) / self._width
         if cells >= self._largest:
             return self._infinite
-        tilt = _saddle_point(self._mean, cells)
+        tilt = _saddle_point(self._mean_and_variance, cells)
         exponent = self._cumulant(tilt) - tilt * cells
         releases = sum(times for _, times in self._parts)
         finite = math.exp(min(exponent, 700.0)) * self._tilted_excess(tilt, cells)
@@ -54,8 +56,15 @@ class TiltedSum:
     def _cumulant(self, tilt: float) -> float:
         return math.fsum(times * losses.cumulant(tilt) for losses, times in self._parts)
 
-    def _mean(self, tilt: float) -> float:
-        return math.fsum(times * float(_tilted(losses, tilt) @ losses.cells) for losses, times in self._parts)
+    def _mean_and_variance(self, tilt: float) -> tuple[float, float]:
+        """Of the tilted sum."""
+        means, variances = [], []
+        for losses, times in self._parts:
+            masses = _tilted(losses, tilt)
+            mean = float(masses @ losses.cells)
+            means.append(times * mean)
+            variances.append(times * float(masses @ (losses.cells - mean) ** 2))
+        return math.fsum(means), math.fsum(variances)
 
     def _tilted_excess(self, tilt: float, cells: float) -> float:
         """Upper bound on the sum over x > epsilon of tilted mass * e^-tilt(x - epsilon) * (1 - e^(epsilon - x))."""
@@ -81,11 +90,7 @@ class TiltedSum:
 
     def _ends(self, tilt: float, cells: float) -> tuple[int, int]:
         """Grid points outside of which the tilted sum has a mass of at most e^-_TAIL each (Chernoff)."""
-        variance = math.fsum(
-            times * float(masses @ (losses.cells - float(masses @ losses.cells)) ** 2)
-            for losses, times in self._parts
-            for masses in [_tilted(losses, tilt)]
-        )
+        variance = self._mean_and_variance(tilt)[1]
         usual = math.sqrt(2 * _TAIL / max(variance, 1e-300))
         here = self._cumulant(tilt)
         ends = []
@@ -114,20 +119,23 @@ def _tilted(losses: GridLosses, tilt: float) -> Floats:
     return tilted
 
 
-def _saddle_point(mean: Callable[[float], float], target: float) -> float:
-    """A tilt of at least 0 at which the mean of the tilted sum is about ``target``; every tilt gives a valid bound."""
-    if mean(0.0) >= target:
-        return 0.0
-    high = 1e-6
-    while mean(high) < target and high < 1e3:
-        high *= 2
-    low = 0.0
+def _saddle_point(moments: Callable[[float], tuple[float, float]], target: float) -> float:
+    """A tilt of at least 0 at which the mean of the tilted sum is about ``target``; every tilt gives a valid bound.
+
+    By Newton's method, since the variance is the derivative of the mean; steps out of the bracket halve it.
+    """
+    low, high, tilt = 0.0, math.inf, 0.0
     for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if mean(middle) < target else (low, middle)
-        if high - low < 1e-4 * high:
+        mean, variance = moments(tilt)
+        low, high = (tilt, high) if mean < target else (low, tilt)
+        if low == high == 0 or abs(mean - target) <= _CLOSE * math.sqrt(variance) or high - low < 1e-4 * high < 0.1:
             break
-    return high
+        step = tilt + (target - mean) / max(variance, 1e-300)
+        inside = low < step < min(high, _LARGEST_TILT)
+        tilt = step if inside else (low + high) / 2 if high < math.inf else min(max(2 * low, 1e-6), _LARGEST_TILT)
+        if tilt == low:
+            break
+    return tilt
 
 
 def connected(width: float, first: int, deltas: Floats) -> GridLosses:

@@ -24,6 +24,7 @@ Integers = NDArray[np.int64]
 Cell = tuple[int, ...]
 
 _CELLS = 32  # initial number of ranges of K
+_CELLS_OF_QUICK_BOUND = 96
 _REFINEMENTS = 6
 _MOST_REFINED = 48  # number of the worst cells that are subdivided at a time
 _ALWAYS_REFINED, _ROUNDS_OF_WORST = 4, 3  # the worst of them are in any case, so often
@@ -60,6 +61,10 @@ class FlippedSum:
         """``delta_at``, or a looser bound from fewer cells if it is at most ``claimed``."""
         return self.worst(epsilon, enough=claimed)[0]
 
+    def quick_delta_at(self, epsilon: float) -> float:
+        """A looser bound than ``delta_at``, from the first cells: by some per cent while delta is not small."""
+        return self.worst(epsilon, cells=_CELLS_OF_QUICK_BOUND, refinements=0)[0]
+
     def delta_in(self, cell: Cell, epsilon: float) -> float:
         """Upper bound on the least delta if the number of ones that the others hold lies in the cell."""
         if epsilon >= self.local_epsilon * (1 + 1e-12):
@@ -67,20 +72,22 @@ class FlippedSum:
         others = (self.users - 1) * self.bits
         return float(_bounds(self, np.array([cell[0]]), np.array([others - cell[1]]), min(epsilon, LARGEST_EPSILON))[0])
 
-    def worst(self, epsilon: float, *, enough: float = 0.0) -> tuple[float, Cell]:
+    def worst(
+        self, epsilon: float, *, enough: float = 0.0, cells: int = _CELLS, refinements: int = _REFINEMENTS
+    ) -> tuple[float, Cell]:
         """The bound of ``delta_at``, and the first and last K of the cell where it is largest.
 
         A bound of at most ``enough`` is not refined.
         """
         check_epsilon(epsilon)
         others = (self.users - 1) * self.bits
-        starts = edges(others, _CELLS)
+        starts = edges(others, cells)
         ends, starts = starts[1:] - 1, starts[:-1]
         if epsilon >= self.local_epsilon * (1 + 1e-12):
             return 0.0, (int(starts[-1]), others)
         epsilon = min(epsilon, LARGEST_EPSILON)
         bounds, reached = _bounds(self, starts, others - ends, epsilon, enough), 0.0
-        for round_ in range(_REFINEMENTS):
+        for round_ in range(refinements):
             if bounds.max() <= enough:
                 break
             worst = int(np.argmax(bounds))
@@ -136,6 +143,10 @@ class FlippedCount:
     def delta_to_check(self, epsilon: float, claimed: float) -> float:
         """``delta_at``, or a looser bound if it is at most ``claimed``."""
         return FlippedSum(self.users, self.flip, 1).delta_to_check(epsilon, claimed)
+
+    def quick_delta_at(self, epsilon: float) -> float:
+        """A looser bound than ``delta_at``, from few cells."""
+        return FlippedSum(self.users, self.flip, 1).quick_delta_at(epsilon)
 
     def directions(self, cut: float) -> tuple[tuple[DiscretePair, ...], ...]:
         """Per cell of K and direction of the replacement, one pair that bounds the privacy loss."""

@@ -23,7 +23,8 @@ from shuffledp.privacy.guarantee import Guarantee
 from shuffledp.privacy.shuffler_noise import SampledGeometric, least_sampling, most_geometric
 from shuffledp.protocols.histogram.protocol import HistogramProtocol
 from shuffledp.protocols.parts.augmented import AugmentedProtocol, check_dummies
-from shuffledp.protocols.parts.linear import IndependentTerms, LinearAnalysis
+from shuffledp.protocols.parts.linear import IndependentTerms
+from shuffledp.protocols.parts.sampled_counts import SampledAnalysis, SampledCounts
 from shuffledp.protocols.parts.thresholded import independent_release_pmf
 from shuffledp.protocols.protocol import Pmf
 from shuffledp.protocols.target import Target
@@ -104,15 +105,16 @@ class ShufflerGeometricHistogram(AugmentedProtocol, HistogramProtocol):
             pmfs.append(dict(enumerate(np.convolve(kept, dummies).tolist())))
         return independent_release_pmf(pmfs)
 
-    def analysis(self, users: int) -> LinearAnalysis:
+    def analysis(self, users: int) -> SampledAnalysis:
         """(C - E[z]) / keep, with the variance (c keep (1 - keep) + ratio / (1 - ratio)^2) / keep^2 of a count c.
 
-        Every holder is a term, and so are the dummies, which are unbounded: a geometric number of ratio q satisfies
-        Bernstein's condition with the constant (1 + q) / (2 (1 - q)).
+        Intervals invert the exact tails. The maximum error is by Bernstein's inequality: every holder is a term, and so
+        are the dummies, which are unbounded; a geometric number of ratio q satisfies its condition with the constant
+        (1 + q) / (2 (1 - q)).
         """
         keep, ratio = float(self.keep), float(self.ratio)
         tail = (1 + ratio) / (2 * (1 - ratio))
-        return LinearAnalysis(
+        return SampledAnalysis(
             offset=self._mean,
             slope=keep,
             error=IndependentTerms(
@@ -123,6 +125,7 @@ class ShufflerGeometricHistogram(AugmentedProtocol, HistogramProtocol):
             ),
             largest=users,
             numbers=self.domain_size,
+            counts=SampledCounts(self.keep, self.ratio),
         )
 
 
