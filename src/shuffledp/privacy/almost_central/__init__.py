@@ -30,7 +30,8 @@ from functools import cached_property, lru_cache
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_open_unit, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.almost_central.atoms import Atom, atoms_of, check_levels, graded_atoms, tolerances
-from shuffledp.privacy.almost_central.replacements import AtomNoise, replacement_pair
+from shuffledp.privacy.almost_central.replacements import replacement_pair
+from shuffledp.privacy.almost_central.shifts import AtomNoise
 from shuffledp.privacy.correlated_noise import flooding_of_theorem_13
 from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.divergence import DiscretePair

@@ -1,0 +1,113 @@
+"""The privacy loss of replacing one message of ``almost-central`` by another: exact but for the grid.
+
+The numbers of copies of atoms are independent, and replacing message i by j shifts each by the difference between i and
+j. Of "+1" and "-1", the difference D = U+ - U- is discrete Laplace noise and the smaller number M = min(U+, U-) is
+independent of it. Given D + (i - j) = d after the shift of U+ by p = n_+(i) - n_+(j) and of U- by m = n_-(j) - n_-(i),
+where p - m = i - j, M is shifted by max(p - max(d, 0), m - max(-d, 0)): by one of the numbers between p and m. D has
+only |i - j| + 1 different losses, one for each of these shifts. So the loss of both is a mixture, which replaces M by
+its part from the atom {+1, -1} (the analyzer could add the rest itself) but is exact otherwise.
+
+Every rounding is upward: a shift of log-concave noise by more copies in the same direction is worse at every epsilon,
+also given D, and masses are split between the ends of a cell of the grid ("connect the dots", Doroshenko 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffledp.privacy.almost_central.atoms import decompositions
+from shuffledp.privacy.almost_central.losses import Losses, trimmed
+from shuffledp.privacy.almost_central.shifts import AtomNoise, Shift, ShiftLosses, rounded_away
+from shuffledp.privacy.almost_central.sums import curves
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
+from shuffledp.privacy.loss_grid import split_on_grid
+
+_PARTS = 32  # copies are rounded away from 0 to multiples of this fraction of the reach
+
+
+class PairLosses:
+    """Losses of pairs of messages of one noise on one grid."""
+
+    def __init__(self, noise: AtomNoise, width: float) -> None:
+        self.noise, self.width = noise, width
+        self._shifts = ShiftLosses(noise, width)
+        self._remaining: dict[tuple[int, int], Losses] = {}
+
+    def worst(self, pairs: Sequence[tuple[int, int]], window: tuple[int, int]) -> NDArray[np.float64]:
+        """The largest delta of replacing the first by the second message of any pair, at each loss of the window."""
+        shifts = [self.shifts(*pair) for pair in pairs]
+        self._shifts.compute(shift for each in shifts for shift in each)
+        sums = [
+            [self.remaining(*pair), *(self._shifts.of(shift) for shift in each)]
+            for pair, each in zip(pairs, shifts, strict=True)
+        ]
+        worst = np.zeros(window[1] - window[0] + 1)
+        for deltas in curves(sums, window, self.width):
+            worst = np.maximum(worst, deltas.max(axis=0))
+        return worst
+
+    @cached_property
+    def _copies(self) -> list[dict[int, int]]:
+        """Of each message, the number of copies of each atom by its leading number, with its sign."""
+        listed = []
+        for depths, _ in decompositions(self.noise.levels, self.noise.parts):
+            copies: dict[int, int] = {}
+            for depth in depths:
+                for leader, n in depth:
+                    copies[leader] = copies.get(leader, 0) + (n if leader > 0 else -n)
+            listed.append(copies)
+        return listed
+
+    @cached_property
+    def _atoms(self) -> dict[int, tuple[int, float]]:
+        return {atom.members[0]: (atom.reach, atom.factor) for atom in self.noise.atoms[1:]}
+
+    def shifts(self, before: int, after: int) -> list[Shift]:
+        """Of all atoms but {+1, -1}."""
+        old, new = self._copies[before - 1], self._copies[after - 1]
+        moves = {leader: old.get(leader, 0) - new.get(leader, 0) for leader in old | new}
+        return [
+            (*self._atoms[leader], rounded_away(move, self._atoms[leader][0], _PARTS))
+            for leader, move in moves.items()
+            if move
+        ]
+
+    def remaining(self, before: int, after: int) -> Losses:
+        """The joint loss of the numbers of "+1" and "-1"."""
+        listed = decompositions(self.noise.levels, self.noise.parts)
+        (old_plus, old_minus), (new_plus, new_minus) = listed[before - 1][1], listed[after - 1][1]
+        key = max(old_plus - new_plus, new_minus - old_minus), abs(before - after)
+        if key not in self._remaining:
+            self._remaining[key] = self._mixture(*key)
+        return self._remaining[key]
+
+    def _mixture(self, start: int, distance: int) -> Losses:
+        """D is shifted by the distance, and given its t-th least loss M is shifted by start - t copies."""
+        ends = self.noise.atoms[0]
+        ((pair,),) = DiscreteLaplaceCurve(self.noise.ratio, distance).directions(0.0)  # in increasing order of losses
+        finite = np.isfinite(pair.loss)
+        loss, p = pair.loss[finite], pair.p[finite]
+        moves = [rounded_away(start - int(t), ends.reach, _PARTS) for t in np.flatnonzero(finite)]
+        self._shifts.compute((ends.reach, ends.factor, move) for move in set(moves))
+        cells, share_up = split_on_grid(loss, self.width)
+        parts = []
+        for move in dict.fromkeys(moves):
+            shifted = self._shifts.of((ends.reach, ends.factor, move))
+            chosen = slice(moves.index(move), moves.index(move) + moves.count(move))
+            at = cells[chosen] - cells[chosen][0]
+            masses = np.bincount(at, weights=p[chosen] * (1 - share_up[chosen]), minlength=at[-1] + 2)
+            masses[1:] += np.bincount(at, weights=p[chosen] * share_up[chosen], minlength=at[-1] + 1)
+            parts.append((shifted, masses, int(cells[chosen][0]) + shifted.first))
+        first = min(start for _, _, start in parts)
+        total = np.zeros(max(start + len(s.masses) + len(m) for s, m, start in parts) - first)
+        infinite = pair.cut + float(pair.p[pair.q == 0].sum())
+        for shifted, masses, begin in parts:
+            total[begin - first : begin - first + len(shifted.masses) + len(masses) - 1] += np.convolve(
+                shifted.masses, masses
+            )
+            infinite += float(masses.sum()) * shifted.infinite
+        return trimmed(Losses(total, first, infinite))
