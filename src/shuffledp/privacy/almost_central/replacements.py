@@ -25,7 +25,7 @@ from shuffledp.privacy.almost_central.atoms import Atom, decompositions, groups_
 from shuffledp.privacy.almost_central.losses import NO_LOSS, Losses, from_deltas, trimmed, worst_of
 from shuffledp.privacy.almost_central.pairs import PairLosses
 from shuffledp.privacy.almost_central.shifts import AtomNoise, Shift, ShiftLosses, Shifts, rounded_away
-from shuffledp.privacy.almost_central.sums import curves, range_of, worst_of_sums
+from shuffledp.privacy.almost_central.sums import Sums, curves, range_of, worst_of_sums
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, decay_of
 from shuffledp.privacy.divergence import DiscretePair, as_delta
 from shuffledp.privacy.loss_grid import on_grid
@@ -40,12 +40,16 @@ _NEGLIGIBLE = 1e-17  # mass of a negative loss that is cut off
 _MAX_SEPARATE = 600  # messages of a group that are considered one by one
 _PARTS = 8  # copies are rounded up to multiples of this fraction of the reach
 _GROUPS_IN_SEARCH = 4  # at either end
-_FINER = 4  # cells of the grid for pairs of messages in a cell of that for groups, at least
 _CELLS_PER_DEVIATION = 8  # of the loss of one atom, about step / sqrt(shape)
+_FEW_LEVELS = 32  # with more of them, a pair has more atoms, and half as many cells suffice
+_FINEST = 16  # cells in one for groups
+_FAR_APART = 2.0
 _SAMPLES = 256  # epsilons at which the curves of pairs of groups are compared
 _ENTRIES = 1 << 21  # of the curves of all pairs of messages
-_ENTRIES_AT_ONCE = 1 << 18
-_COMPARED = (1e-12, 0.05)  # deltas
+_ENTRIES_AT_FIRST = 1 << 16
+_KEPT_ENTRIES = 1 << 22  # of the curves of all pairs of groups
+_COMPARED = (1e-12, 1e-3)  # deltas
+_NEVER = 1e-14  # larger losses than those of this delta count as infinite
 _CLOSE = 1.002  # pairs of groups whose delta is at most this much larger are left as they are
 
 
@@ -59,16 +63,19 @@ def replacement_pair(noise: AtomNoise, cells: int, *, thorough: bool) -> Discret
             ranges = (*ranges[:_GROUPS_IN_SEARCH], *ranges[-_GROUPS_IN_SEARCH:])
         sums = _GroupLosses(noise, width).sums(ranges)
         return _as_pair(worst_of_sums([each.losses for each in sums], width), width)
-    fine, ratio = _aligned(noise, width)
+    fine, ratio = _finer(noise, width)
     return _as_pair(_refined(noise, _GroupLosses(noise, fine * ratio).sums(ranges), fine, ratio), fine)
 
 
-def _aligned(noise: AtomNoise, width: float) -> tuple[float, int]:
-    """A finer grid that contains all losses of the noise in the sum, if they are far apart; and how much finer."""
-    aim = min(width / _FINER, noise.step / (_CELLS_PER_DEVIATION * math.sqrt(noise.shape)))
-    aim = max(aim, width / 16)
+def _finer(noise: AtomNoise, width: float) -> tuple[float, int]:
+    """The width of the grid for pairs of messages, and how many of its cells are in one for groups.
+
+    If the losses of the noise in the sum are far apart, they are points of the grid.
+    """
+    cells = _CELLS_PER_DEVIATION if noise.levels <= _FEW_LEVELS else _CELLS_PER_DEVIATION // 2
+    aim = max(min(width, noise.step / (cells * math.sqrt(noise.shape))), width / _FINEST)
     decay = decay_of(noise.ratio)
-    fine = decay / math.ceil(decay / aim) if decay > aim else aim
+    fine = decay / math.ceil(decay / aim) if decay > _FAR_APART * aim else aim
     return fine, math.ceil(width / fine)
 
 
@@ -82,45 +89,80 @@ def _as_pair(total: Losses, width: float) -> DiscretePair:
 
 def _refined(noise: AtomNoise, bounds: Sequence[_Bound], fine: float, ratio: int) -> Losses:
     """The worst loss on the fine grid, of pairs of messages where bounds for their groups are not enough."""
-    sums, width = [each.losses for each in bounds], fine * ratio
-    low, high = range_of(sums)
-    every = max(1, (high - low) // _SAMPLES)
-    worst, sampled = np.zeros(high - low + 1), []
-    for deltas in curves(sums, (low, high), width):
-        worst = np.maximum(worst, deltas.max(axis=0))
-        sampled.append(deltas[:, ::every])
-    compared = (worst[::every] >= _COMPARED[0]) & (worst[::every] <= _COMPARED[1])
-    compared &= low + every * np.arange(len(compared)) >= 0
-    samples = np.concatenate(sampled)[:, compared]
+    of_groups = _GroupCurves([each.losses for each in bounds], fine * ratio)
+    at, samples = of_groups.compared()
+    low, high = of_groups.window
     window = low * ratio, high * ratio
-    size = window[1] - window[0] + 1
-    exact, at = np.zeros(size), np.flatnonzero(compared) * every * ratio
-    of_pairs, left = PairLosses(noise, fine), _ENTRIES // size
-    known = np.zeros(len(at))
-    waiting = list(np.argsort(-(samples / worst[::every][compared]).max(axis=1, initial=0.0), kind="stable"))
-    refined: set[int] = set()
+    exact = np.zeros(window[1] - window[0] + 1)
+    left, at_once = _ENTRIES // len(exact), _ENTRIES_AT_FIRST
+    of_pairs = PairLosses(noise, fine)
+    refined = np.zeros(len(bounds), dtype=bool)
+    waiting = np.argsort(-(samples / of_groups.worst[at]).max(axis=1, initial=0.0), kind="stable")
     while left > 0:
         pairs: list[tuple[int, int]] = []
-        for place in waiting:
+        exceeding = (samples > exact[at * ratio] * _CLOSE).any(axis=1) & ~refined
+        for place in waiting[exceeding[waiting]]:
             listed = bounds[place].pairs
-            if len(listed) <= left and bool((samples[place] > known * _CLOSE).any()):
+            if len(listed) <= left:
                 pairs += listed
                 left -= len(listed)
-                refined.add(place)
-            if len(pairs) * size >= _ENTRIES_AT_ONCE:
+                refined[place] = True
+            if len(pairs) * len(exact) >= at_once:
                 break
         if not pairs:
             break
-        waiting = [place for place in waiting if place not in refined]
         exact = np.maximum(exact, of_pairs.worst(pairs, window))
-        known = exact[at]
-    rest = [each for place, each in enumerate(sums) if place not in refined]
-    if rest:
-        worst = np.zeros(high - low + 1)
-        for deltas in curves(rest, (low, high), width):
-            worst = np.maximum(worst, deltas.max(axis=0))
-        exact = np.maximum(exact, _interpolated(worst, fine, ratio))
+        at_once *= 2
+    if not refined.all():
+        exact = np.maximum(exact, _interpolated(of_groups.worst_of(~refined), fine, ratio))
     return trimmed(from_deltas(exact, window[0], fine))
+
+
+class _GroupCurves:
+    """Deltas of the bounds of all pairs of groups."""
+
+    def __init__(self, sums: Sums, width: float) -> None:
+        self.sums, self.width = sums, width
+        self.range = low, high = range_of(sums)
+        self._every = max(1, (high - low) // _SAMPLES)
+        self._blocks: list[Floats] = []
+        """All deltas, or only every so-manieth if they are too many."""
+        self._complete = len(sums) * (high - low + 1) <= _KEPT_ENTRIES
+        self.worst = np.zeros(high - low + 1)
+        """The largest deltas."""
+        for deltas in curves(sums, self.range, width):
+            self.worst = np.maximum(self.worst, deltas.max(axis=0))
+            self._blocks.append(deltas if self._complete else deltas[:, :: self._every].copy())
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """The losses, without those that are too rare."""
+        low, high = self.range
+        rare = self.worst <= _NEVER
+        return low, low + max(1, int(np.argmax(rare))) if rare.any() else high
+
+    def compared(self) -> tuple[NDArray[np.int64], Floats]:
+        """Where the curves are compared, and the deltas of each sum there."""
+        worst = self.worst[:: self._every]
+        positive = self.range[0] + self._every * np.arange(len(worst)) >= 0
+        at = np.flatnonzero((worst >= _COMPARED[0]) & (worst <= _COMPARED[1]) & positive)
+        step = self._every if self._complete else 1
+        return at * self._every, np.concatenate([block[:, at * step] for block in self._blocks])
+
+    def worst_of(self, chosen: NDArray[np.bool_]) -> Floats:
+        """The largest deltas of these sums in the window."""
+        low, high = self.window
+        worst = np.zeros(high - low + 1)
+        if self._complete:
+            start = 0
+            for block in self._blocks:
+                rows = np.flatnonzero(chosen[start : start + len(block)])
+                worst = np.maximum(worst, block[rows, : len(worst)].max(axis=0, initial=0.0))
+                start += len(block)
+            return worst
+        for deltas in curves([self.sums[i] for i in np.flatnonzero(chosen)], self.window, self.width):
+            worst = np.maximum(worst, deltas.max(axis=0))
+        return worst
 
 
 def _interpolated(deltas: Floats, fine: float, ratio: int) -> Floats:

@@ -14,6 +14,7 @@ Shift = tuple[int, float, int]
 """Reach and factor of an atom, and by how many copies replacing a user increases their number; negative: decreases."""
 Shifts = tuple[Shift, ...]
 
+_LEAST_SPARE = 0.25  # the losses of few copies are small, so that less has to be spared for them
 _CELLS = 5000  # of the losses of several shifts that are computed at once
 
 
@@ -64,9 +65,11 @@ class ShiftLosses:
                 waiting, cells = {}, 0
             if shift is not None:
                 reach, factor, copies = shift
-                either_side = math.ceil(self.noise.spare * factor / self.width)
-                waiting[shift] = NoisyShift(self.noise.flood_ratio(reach, factor), copies, either_side)
-                cells += either_side
+                spare = self.noise.spare * factor * max(copies / reach, _LEAST_SPARE)
+                waiting[shift] = NoisyShift(
+                    self.noise.flood_ratio(reach, factor), copies, math.ceil(spare / self.width)
+                )
+                cells += waiting[shift].cells
 
 
 def rounded_away(copies: int, reach: int, parts: int) -> int:
