@@ -95,18 +95,29 @@ def shift_losses(shape: int, shifts: Sequence[NoisyShift], width: float) -> list
     last = _last_above(shape, complement, copies, edges)  # per edge, the last k with a loss above it
     stay_tails, moved_tails = tails(shape, complement, last), tails(shape, complement, last - copies)
     losses, start = [], 0
-    for shift, least, count in zip(shifts, below, counts, strict=True):
-        stay, moved = (
-            _range_masses(lower[start : start + count], upper[start : start + count])
-            for lower, upper in (stay_tails, moved_tails)
-        )
-        down = _in_cells(stay.inner[::-1], moved.inner[::-1], -least, width)
-        down[0] += stay.above
-        up = _in_cells(moved.inner, stay.inner, -shift.cells, width)
-        up[0] += moved.below
-        losses.append((Losses(up, -shift.cells, moved.above + 1e-15), Losses(down, -least, stay.below + 1e-15)))
+    for least, count in zip(below, counts, strict=True):
+        part = slice(start, start + count)
+        stay, moved = ((lower[part], upper[part]) for lower, upper in (stay_tails, moved_tails))
+        losses.append(losses_of_tails(stay, moved, -least, width))
         start += count
     return losses
+
+
+def losses_of_tails(
+    stay_tails: tuple[Floats, Floats], moved_tails: tuple[Floats, Floats], first: int, width: float
+) -> tuple[Losses, Losses]:
+    """The losses of more copies, and of fewer, from both tails at the last number with a loss above each edge.
+
+    The edges are (first, first + 1, ...) times the width, and the losses are those of fewer copies. Tails are those of
+    the number of copies, and of that number after a shift by more copies.
+    """
+    stay, moved = _range_masses(*stay_tails), _range_masses(*moved_tails)
+    last = first + len(stay.inner)
+    down = _in_cells(stay.inner[::-1], moved.inner[::-1], first, width)
+    down[0] += stay.above
+    up = _in_cells(moved.inner, stay.inner, -last, width)
+    up[0] += moved.below
+    return Losses(up, -last, moved.above + 1e-15), Losses(down, first, stay.below + 1e-15)
 
 
 def _last_above(shape: int, complement: Floats, copies: Floats, edges: Floats) -> Floats:

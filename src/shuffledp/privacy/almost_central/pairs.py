@@ -22,10 +22,12 @@ from numpy.typing import NDArray
 from shuffledp.privacy.almost_central.atoms import decompositions
 from shuffledp.privacy.almost_central.losses import Losses, trimmed
 from shuffledp.privacy.almost_central.shifts import AtomNoise, Shift, ShiftLosses, rounded_away
+from shuffledp.privacy.almost_central.smaller import SmallerNumber
 from shuffledp.privacy.almost_central.sums import curves
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
 from shuffledp.privacy.loss_grid import split_on_grid
 
+_SIMILAR = 8  # the shifts of losses of D that are lower than the largest by 8 (16, ...) steps are rounded to 1 (2, ...)
 _PARTS = 32  # copies are rounded away from 0 to multiples of this fraction of the reach
 
 
@@ -35,6 +37,7 @@ class PairLosses:
     def __init__(self, noise: AtomNoise, width: float) -> None:
         self.noise, self.width = noise, width
         self._shifts = ShiftLosses(noise, width)
+        self._smaller = SmallerNumber(noise, width)
         self._remaining: dict[tuple[int, int], Losses] = {}
 
     def worst(self, pairs: Sequence[tuple[int, int]], window: tuple[int, int]) -> NDArray[np.float64]:
@@ -87,21 +90,20 @@ class PairLosses:
 
     def _mixture(self, start: int, distance: int) -> Losses:
         """D is shifted by the distance, and given its t-th least loss M is shifted by start - t copies."""
-        ends = self.noise.atoms[0]
+        reach = self.noise.atoms[0].reach
         ((pair,),) = DiscreteLaplaceCurve(self.noise.ratio, distance).directions(0.0)  # in increasing order of losses
         finite = np.isfinite(pair.loss)
-        loss, p = pair.loss[finite], pair.p[finite]
-        moves = [rounded_away(start - int(t), ends.reach, _PARTS) for t in np.flatnonzero(finite)]
-        self._shifts.compute((ends.reach, ends.factor, move) for move in set(moves))
-        cells, share_up = split_on_grid(loss, self.width)
+        p, moves = pair.p[finite], start - np.flatnonzero(finite)
+        cells, share_up = split_on_grid(pair.loss[finite], self.width)
+        bounds = _starts(moves, start - distance)
         parts = []
-        for move in dict.fromkeys(moves):
-            shifted = self._shifts.of((ends.reach, ends.factor, move))
-            chosen = slice(moves.index(move), moves.index(move) + moves.count(move))
-            at = cells[chosen] - cells[chosen][0]
-            masses = np.bincount(at, weights=p[chosen] * (1 - share_up[chosen]), minlength=at[-1] + 2)
-            masses[1:] += np.bincount(at, weights=p[chosen] * share_up[chosen], minlength=at[-1] + 1)
-            parts.append((shifted, masses, int(cells[chosen][0]) + shifted.first))
+        for begin, end in zip(bounds, [*bounds[1:], len(moves)], strict=True):
+            at = cells[begin:end] - cells[begin]
+            masses = np.bincount(at, weights=p[begin:end] * (1 - share_up[begin:end]), minlength=at[-1] + 2)
+            masses[1:] += np.bincount(at, weights=p[begin:end] * share_up[begin:end], minlength=at[-1] + 1)
+            worst = max(int(moves[begin]), int(moves[end - 1]), key=abs)
+            shifted = self._smaller.of(rounded_away(worst, reach, _PARTS))
+            parts.append((shifted, masses, int(cells[begin]) + shifted.first))
         first = min(start for _, _, start in parts)
         total = np.zeros(max(start + len(s.masses) + len(m) for s, m, start in parts) - first)
         infinite = pair.cut + float(pair.p[pair.q == 0].sum())
@@ -111,3 +113,16 @@ class PairLosses:
             )
             infinite += float(masses.sum()) * shifted.infinite
         return trimmed(Losses(total, first, infinite))
+
+
+def _starts(moves: NDArray[np.int64], last: int) -> list[int]:
+    """Where consecutive moves, the last of which has the largest loss of D, begin that are replaced by the worst one.
+
+    Moves by less than 0 and by more are separate, and so are the moves of the largest losses.
+    """
+    edges = [0]
+    while edges[-1] <= moves[0] - last:
+        edges.append(edges[-1] + max(1, edges[-1] // _SIMILAR))
+    part = np.searchsorted(edges, moves - last, side="right")
+    return [0, *(np.flatnonzero(np.diff(part) | np.diff(np.sign(moves))) + 1).tolist()]
+

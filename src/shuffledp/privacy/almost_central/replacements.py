@@ -44,13 +44,12 @@ _CELLS_PER_DEVIATION = 8  # of the loss of one atom, about step / sqrt(shape)
 _FEW_LEVELS = 32  # with more of them, a pair has more atoms, and half as many cells suffice
 _FINEST = 16  # cells in one for groups
 _FAR_APART = 2.0
-_SAMPLES = 256  # epsilons at which the curves of pairs of groups are compared
 _ENTRIES = 1 << 21  # of the curves of all pairs of messages
 _ENTRIES_AT_FIRST = 1 << 16
-_KEPT_ENTRIES = 1 << 22  # of the curves of all pairs of groups
+_KEPT_ENTRIES = 1 << 22  # of the curves of all pairs of groups; if they are more, only every second (third, ...)
 _COMPARED = (1e-12, 1e-3)  # deltas
 _NEVER = 1e-14  # larger losses than those of this delta count as infinite
-_CLOSE = 1.002  # pairs of groups whose delta is at most this much larger are left as they are
+_CLOSE = 0.98  # pairs of groups whose deltas are at most this fraction of that of a pair of messages are left as they are
 
 
 def replacement_pair(noise: AtomNoise, cells: int, *, thorough: bool) -> DiscretePair:
@@ -124,15 +123,13 @@ class _GroupCurves:
     def __init__(self, sums: Sums, width: float) -> None:
         self.sums, self.width = sums, width
         self.range = low, high = range_of(sums)
-        self._every = max(1, (high - low) // _SAMPLES)
+        self._every = 1 + len(sums) * (high - low + 1) // _KEPT_ENTRIES
         self._blocks: list[Floats] = []
-        """All deltas, or only every so-manieth if they are too many."""
-        self._complete = len(sums) * (high - low + 1) <= _KEPT_ENTRIES
         self.worst = np.zeros(high - low + 1)
         """The largest deltas."""
         for deltas in curves(sums, self.range, width):
             self.worst = np.maximum(self.worst, deltas.max(axis=0))
-            self._blocks.append(deltas if self._complete else deltas[:, :: self._every].copy())
+            self._blocks.append(deltas if self._every == 1 else deltas[:, :: self._every].copy())
 
     @property
     def window(self) -> tuple[int, int]:
@@ -146,14 +143,13 @@ class _GroupCurves:
         worst = self.worst[:: self._every]
         positive = self.range[0] + self._every * np.arange(len(worst)) >= 0
         at = np.flatnonzero((worst >= _COMPARED[0]) & (worst <= _COMPARED[1]) & positive)
-        step = self._every if self._complete else 1
-        return at * self._every, np.concatenate([block[:, at * step] for block in self._blocks])
+        return at * self._every, np.concatenate([block[:, at] for block in self._blocks])
 
     def worst_of(self, chosen: NDArray[np.bool_]) -> Floats:
         """The largest deltas of these sums in the window."""
         low, high = self.window
         worst = np.zeros(high - low + 1)
-        if self._complete:
+        if self._every == 1:
             start = 0
             for block in self._blocks:
                 rows = np.flatnonzero(chosen[start : start + len(block)])
