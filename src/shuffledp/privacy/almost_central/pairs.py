@@ -27,7 +27,8 @@ from shuffledp.privacy.almost_central.sums import curves
 from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve
 from shuffledp.privacy.loss_grid import split_on_grid
 
-_SIMILAR = 8  # the shifts of losses of D that are lower than the largest by 8 (16, ...) steps are rounded to 1 (2, ...)
+_SIMILAR = 4  # shifts of M for losses of D that are lower than the largest by k steps are rounded to multiples of k/4
+_RANGES = 25  # and to multiples of this fraction of the distance
 _PARTS = 32  # copies are rounded away from 0 to multiples of this fraction of the reach
 
 
@@ -116,13 +117,14 @@ class PairLosses:
 
 
 def _starts(moves: NDArray[np.int64], last: int) -> list[int]:
-    """Where consecutive moves, the last of which has the largest loss of D, begin that are replaced by the worst one.
+    """Where ranges of moves begin, each of which is replaced by the worst move in it.
 
-    Moves by less than 0 and by more are separate, and so are the moves of the largest losses.
+    Moves decrease by 1, and the last has the largest loss of D. Ranges of larger losses are shorter, and do not contain
+    moves in both directions.
     """
+    distance = int(moves[0]) - last
     edges = [0]
-    while edges[-1] <= moves[0] - last:
-        edges.append(edges[-1] + max(1, edges[-1] // _SIMILAR))
+    while edges[-1] <= distance:
+        edges.append(edges[-1] + max(1, edges[-1] // _SIMILAR, distance // _RANGES))
     part = np.searchsorted(edges, moves - last, side="right")
-    return [0, *(np.flatnonzero(np.diff(part) | np.diff(np.sign(moves))) + 1).tolist()]
-
+    return [0, *(np.flatnonzero((np.diff(part) != 0) | (np.diff(np.sign(moves)) != 0)) + 1).tolist()]

@@ -257,27 +257,27 @@ class _GroupLosses:
         self.noise, self.width = noise, width
         self.shifts = ShiftLosses(noise, width)
         self.staying: dict[int, Losses] = {}
-        self.ends: dict[tuple[int, int], Losses] = {}
+        self.ends: dict[Shifts, Losses] = {}
 
     def sums(self, ranges: Sequence[tuple[int, int]]) -> list[_Bound]:
         """For every pair of groups, what bounds the loss of all replacements of a message of the first."""
         listed = _messages(self.noise.levels, self.noise.parts, self.noise.atoms, tuple(ranges))
         self.shifts.compute(shift for each in listed for shift in each.shifts)
         groups = [self.group(each) for each in listed]
+        chosen = [(before, after) for before in groups for after in groups if _distance(before, after)]
+        self.shifts.compute(shift for each in chosen for shift in self.end_shifts(*each))
         return [
             _Bound(
                 (
                     before.adding,
                     after.removing,
                     self.staying_losses(_distance(before, after)),
-                    self.end_losses(before, after),
+                    self.end_losses(self.end_shifts(before, after)),
                 ),
                 (before.first, before.last),
                 (after.first, after.last),
             )
-            for before in groups
-            for after in groups
-            if _distance(before, after)
+            for before, after in chosen
         ]
 
     def staying_losses(self, distance: int) -> Losses:
@@ -288,16 +288,19 @@ class _GroupLosses:
             self.staying[distance] = Losses(on.masses, on.first, on.infinite)
         return self.staying[distance]
 
-    def end_losses(self, before: _Group, after: _Group) -> Losses:
-        """The worst shift of {+1, -1}: by between the differences of n_+ and of -n_- of the two messages."""
+    def end_shifts(self, before: _Group, after: _Group) -> Shifts:
+        """The worst shifts of {+1, -1} up and down: between the differences of n_+ and of -n_- of the two messages."""
         ends = self.noise.atoms[0]
         up = max(0, before.plus[1] - after.plus[0], after.minus[1] - before.minus[0])
         down = max(0, after.plus[1] - before.plus[0], before.minus[1] - after.minus[0])
-        copies = rounded_away(up, ends.reach, _PARTS), rounded_away(-down, ends.reach, _PARTS)
-        if copies not in self.ends:
-            candidates = [self.shifts.of((ends.reach, ends.factor, n)) for n in copies if n]
-            self.ends[copies] = worst_of(candidates, self.width) if candidates else NO_LOSS
-        return self.ends[copies]
+        return tuple((ends.reach, ends.factor, rounded_away(n, ends.reach, _PARTS)) for n in (up, -down) if n)
+
+    def end_losses(self, shifts: Shifts) -> Losses:
+        """The worst of the losses of these shifts."""
+        if shifts not in self.ends:
+            candidates = [self.shifts.of(shift) for shift in shifts]
+            self.ends[shifts] = worst_of(candidates, self.width) if candidates else NO_LOSS
+        return self.ends[shifts]
 
     def group(self, messages: _Messages) -> _Group:
         """The worst losses of these messages."""

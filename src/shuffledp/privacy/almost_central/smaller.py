@@ -63,11 +63,11 @@ class SmallerNumber:
         if size > _MAX_OUTCOMES or -shape * math.log(complement) > _MAX_EXPONENT:
             return None
         k = np.arange(1, math.ceil(size))
-        logs = np.cumsum(np.log1p(-complement) + np.log1p((shape - 1) / k))
-        masses = np.exp(np.concatenate(([0.0], logs)) + shape * math.log(complement))
+        logs = np.cumsum(np.log1p(-complement) + np.log1p((shape - 1) / k), dtype=np.longdouble)  # of many terms
+        masses = np.exp(shape * math.log(complement) + np.concatenate(([0.0], logs.astype(np.float64))))
         masses = discounted(masses[::-1], decay)[::-1] * -math.expm1(-decay)
         upper = np.cumsum(masses[::-1])[::-1]
-        left_out = max(0.0, 1 - float(upper[0]))
+        left_out = max(0.0, 1 - float(masses.sum()))
         return _Table(np.log(masses), np.cumsum(masses), np.append(upper[1:], 0.0), left_out)
 
     def _losses(self, table: _Table, copies: int) -> tuple[Losses, Losses]:

@@ -28,7 +28,8 @@ def range_of(sums: Sums) -> tuple[int, int]:
 def curves(sums: Sums, window: tuple[int, int], width: float) -> Iterator[Floats]:
     """The deltas of each sum at the losses of the window: blocks of rows.
 
-    Losses below the window are rounded up to its first loss, and losses above it count as infinite.
+    Losses below the window are rounded up to its first loss. The mass of losses above it is split between its last loss
+    and infinity, so that the sum of its masses under the second distribution remains the same.
     """
     first, last = range_of(sums)
     length = _fast_length(last - first + 1)
@@ -50,12 +51,12 @@ def curves(sums: Sums, window: tuple[int, int], width: float) -> Iterator[Floats
         for column in block[:, 1:].T:
             product *= spectra[column]
         masses = positive_part(np.roll(np.fft.irfft(product, length), -first, axis=1)[:, : last - first + 1])
-        masses, above = _within(masses, first, window)
+        masses, above = _within(masses, first, window, width)
         yield deltas_of(masses, width) + (infinite[start : start + rows] + above)[:, None]
 
 
-def _within(masses: Floats, first: int, window: tuple[int, int]) -> tuple[Floats, Floats]:
-    """The masses at the losses of the window, and the mass above it."""
+def _within(masses: Floats, first: int, window: tuple[int, int], width: float) -> tuple[Floats, Floats]:
+    """The masses at the losses of the window, and at infinity."""
     low, high = window
     last = first + masses.shape[1] - 1
     if (first, last) == window:
@@ -65,7 +66,10 @@ def _within(masses: Floats, first: int, window: tuple[int, int]) -> tuple[Floats
     if start < stop:
         result[:, start - low : stop - low] = masses[:, start - first : stop - first]
     result[:, 0] += masses[:, : max(0, min(low - first, masses.shape[1]))].sum(axis=1)
-    return result, masses[:, max(0, high + 1 - first) :].sum(axis=1)
+    above = masses[:, max(0, high + 1 - first) :]
+    finite = np.exp((high - np.arange(max(first, high + 1), last + 1)) * width)
+    result[:, -1] += above @ finite
+    return result, above @ (1 - finite)
 
 
 def worst_of_sums(sums: Sums, width: float) -> Losses:
