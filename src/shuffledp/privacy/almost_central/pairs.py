@@ -96,23 +96,26 @@ class PairLosses:
         finite = np.isfinite(pair.loss)
         p, moves = pair.p[finite], start - np.flatnonzero(finite)
         cells, share_up = split_on_grid(pair.loss[finite], self.width)
-        bounds = _starts(moves, start - distance)
+        starts = _starts(moves, start - distance)
+        ends = [*starts[1:], len(moves)]
+        lengths = np.diff(starts, append=len(moves))
+        at = cells - np.repeat(cells[starts], lengths)
+        most = int(at.max()) + 2
+        at += most * np.repeat(np.arange(len(starts)), lengths)
+        masses = np.bincount(at, weights=p * (1 - share_up), minlength=most * len(starts))
+        masses += np.bincount(at + 1, weights=p * share_up, minlength=most * len(starts))
         parts = []
-        for begin, end in zip(bounds, [*bounds[1:], len(moves)], strict=True):
-            at = cells[begin:end] - cells[begin]
-            masses = np.bincount(at, weights=p[begin:end] * (1 - share_up[begin:end]), minlength=at[-1] + 2)
-            masses[1:] += np.bincount(at, weights=p[begin:end] * share_up[begin:end], minlength=at[-1] + 1)
+        for row, begin, end in zip(masses.reshape(-1, most), starts, ends, strict=True):
             worst = max(int(moves[begin]), int(moves[end - 1]), key=abs)
             shifted = self._smaller.of(rounded_away(worst, reach, _PARTS))
-            parts.append((shifted, masses, int(cells[begin]) + shifted.first))
-        first = min(start for _, _, start in parts)
-        total = np.zeros(max(start + len(s.masses) + len(m) for s, m, start in parts) - first)
+            parts.append((shifted, row[: cells[end - 1] - cells[begin] + 2], int(cells[begin]) + shifted.first))
+        first = min(low for _, _, low in parts)
+        total = np.zeros(max(low + len(shifted.masses) + len(row) for shifted, row, low in parts) - first)
         infinite = pair.cut + float(pair.p[pair.q == 0].sum())
-        for shifted, masses, begin in parts:
-            total[begin - first : begin - first + len(shifted.masses) + len(masses) - 1] += np.convolve(
-                shifted.masses, masses
-            )
-            infinite += float(masses.sum()) * shifted.infinite
+        for shifted, row, low in parts:
+            sums = np.convolve(shifted.masses, row)
+            total[low - first : low - first + len(sums)] += sums
+            infinite += float(row.sum()) * shifted.infinite
         return trimmed(Losses(total, first, infinite))
 
 
