@@ -44,7 +44,8 @@ _CELLS_PER_DEVIATION = 8  # of the loss of one atom, about step / sqrt(shape)
 _FEW_LEVELS = 32  # with more of them, a pair has more atoms, and half as many cells suffice
 _FINEST = 16  # cells in one for groups
 _FAR_APART = 2.0
-_ENTRIES = 1 << 21  # of the curves of all pairs of messages
+_ENTRIES = 1 << 20  # of the curves of all pairs of messages
+_LARGEST_PART = 4  # of the pairs of messages that remain possible, for one pair of groups: at most a quarter
 _ENTRIES_AT_FIRST = 1 << 16
 _KEPT_ENTRIES = 1 << 22  # of the curves of all pairs of groups; if they are more, only every second (third, ...)
 _COMPARED = (1e-12, 1e-3)  # deltas
@@ -102,7 +103,7 @@ def _refined(noise: AtomNoise, bounds: Sequence[_Bound], fine: float, ratio: int
         exceeding = (samples > exact[at * ratio] * _CLOSE).any(axis=1) & ~refined
         for place in waiting[exceeding[waiting]]:
             listed = bounds[place].pairs
-            if len(listed) <= left:
+            if len(listed) <= left // _LARGEST_PART:
                 pairs += listed
                 left -= len(listed)
                 refined[place] = True
