@@ -125,9 +125,7 @@ def on_grid(pair: DiscretePair, width: float) -> GridLosses:
     return GridLosses(first, masses.astype(np.float64, copy=False), infinite_mass, width)
 
 
-def split_on_grid(
-    loss: NDArray[np.float64], width: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def split_on_grid(loss: NDArray[np.float64], width: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """For each loss, the grid point below it, and the share of its mass that belongs to the grid point above it."""
     cell = np.floor(loss / width).astype(np.int64)
     return cell, np.clip(np.expm1(cell * width - loss) / math.expm1(-width), 0.0, 1.0)

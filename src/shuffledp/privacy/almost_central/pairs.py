@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.privacy.almost_central import atoms
 from shuffledp.privacy.almost_central.atoms import decompositions
 from shuffledp.privacy.almost_central.losses import Losses, trimmed
 from shuffledp.privacy.almost_central.shifts import AtomNoise, Shift, ShiftLosses, rounded_away
@@ -62,7 +63,7 @@ class PairLosses:
             copies: dict[int, int] = {}
             for depth in depths:
                 for leader, n in depth:
-                    copies[leader] = copies.get(leader, 0) + (n if leader > 0 else -n)
+                    copies[leader] = copies.get(leader, 0) + atoms.signed(leader, n)
             listed.append(copies)
         return listed
 

@@ -21,6 +21,7 @@ from functools import cached_property, lru_cache, reduce
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffledp.privacy.almost_central import atoms as atoms_module
 from shuffledp.privacy.almost_central.atoms import Atom, decompositions, groups_of
 from shuffledp.privacy.almost_central.losses import NO_LOSS, Losses, from_deltas, trimmed, worst_of
 from shuffledp.privacy.almost_central.pairs import PairLosses
@@ -42,7 +43,7 @@ _PARTS = 8  # copies are rounded up to multiples of this fraction of the reach
 _GROUPS_IN_SEARCH = 4  # at either end
 _CELLS_PER_DEVIATION = 8  # of the loss of one atom, about step / sqrt(shape)
 _FEW_LEVELS = 32  # with more of them, a pair has more atoms, and half as many cells suffice
-_FINEST = 16  # cells in one for groups
+_FINEST = 8  # cells in one for groups
 _FAR_APART = 2.0
 _ENTRIES = 1 << 20  # of the curves of all pairs of messages
 _LARGEST_PART = 4  # of the pairs of messages that remain possible, for one pair of groups: at most a quarter
@@ -50,7 +51,9 @@ _ENTRIES_AT_FIRST = 1 << 16
 _KEPT_ENTRIES = 1 << 22  # of the curves of all pairs of groups; if they are more, only every second (third, ...)
 _COMPARED = (1e-12, 1e-3)  # deltas
 _NEVER = 1e-14  # larger losses than those of this delta count as infinite
-_CLOSE = 0.98  # pairs of groups whose deltas are at most this fraction of that of a pair of messages are left as they are
+_CLOSE = (
+    0.98  # pairs of groups whose deltas are at most this fraction of that of a pair of messages are left as they are
+)
 
 
 def replacement_pair(noise: AtomNoise, cells: int, *, thorough: bool) -> DiscretePair:
@@ -61,10 +64,10 @@ def replacement_pair(noise: AtomNoise, cells: int, *, thorough: bool) -> Discret
     if not thorough:
         if len(ranges) > 2 * _GROUPS_IN_SEARCH:
             ranges = (*ranges[:_GROUPS_IN_SEARCH], *ranges[-_GROUPS_IN_SEARCH:])
-        sums = _GroupLosses(noise, width).sums(ranges)
+        sums = GroupLosses(noise, width).sums(ranges)
         return _as_pair(worst_of_sums([each.losses for each in sums], width), width)
     fine, ratio = _finer(noise, width)
-    return _as_pair(_refined(noise, _GroupLosses(noise, fine * ratio).sums(ranges), fine, ratio), fine)
+    return _as_pair(_refined(noise, GroupLosses(noise, fine * ratio).sums(ranges), fine, ratio), fine)
 
 
 def _finer(noise: AtomNoise, width: float) -> tuple[float, int]:
@@ -102,10 +105,9 @@ def _refined(noise: AtomNoise, bounds: Sequence[_Bound], fine: float, ratio: int
         pairs: list[tuple[int, int]] = []
         exceeding = (samples > exact[at * ratio] * _CLOSE).any(axis=1) & ~refined
         for place in waiting[exceeding[waiting]]:
-            listed = bounds[place].pairs
-            if len(listed) <= left // _LARGEST_PART:
-                pairs += listed
-                left -= len(listed)
+            if bounds[place].count <= left // _LARGEST_PART:
+                pairs += bounds[place].pairs
+                left -= bounds[place].count
                 refined[place] = True
             if len(pairs) * len(exact) >= at_once:
                 break
@@ -114,7 +116,7 @@ def _refined(noise: AtomNoise, bounds: Sequence[_Bound], fine: float, ratio: int
         exact = np.maximum(exact, of_pairs.worst(pairs, window))
         at_once *= 2
     if not refined.all():
-        exact = np.maximum(exact, _interpolated(of_groups.worst_of(~refined), fine, ratio))
+        exact = np.maximum(exact, interpolated(of_groups.worst_of(~refined), fine, ratio))
     return trimmed(from_deltas(exact, window[0], fine))
 
 
@@ -162,7 +164,7 @@ class _GroupCurves:
         return worst
 
 
-def _interpolated(deltas: Floats, fine: float, ratio: int) -> Floats:
+def interpolated(deltas: Floats, fine: float, ratio: int) -> Floats:
     """Deltas on the fine grid, linear in e^epsilon between those of the coarse one: above a convex function."""
     share = np.expm1(np.arange(ratio) * fine) / math.expm1(ratio * fine)
     between = deltas[:-1, None] * (1 - share) + deltas[1:, None] * share
@@ -176,6 +178,12 @@ class _Bound:
     losses: tuple[Losses, ...]
     before: tuple[int, int]
     after: tuple[int, int]
+
+    @property
+    def count(self) -> int:
+        """The number of pairs of messages, or more."""
+        (first, last), (new_first, new_last) = self.before, self.after
+        return (last + 1 - first) * (new_last + 1 - new_first)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -228,7 +236,7 @@ def _messages(
             shifts = [
                 tuple(
                     sorted(
-                        (*reaches[leader], rounded_away(n if leader > 0 else -n, reaches[leader][0], _PARTS))
+                        (*reaches[leader], rounded_away(atoms_module.signed(leader, n), reaches[leader][0], _PARTS))
                         for leader, n in copies
                     )
                 )
@@ -251,7 +259,7 @@ def _messages(
     return tuple(groups)
 
 
-class _GroupLosses:
+class GroupLosses:
     """Losses of groups of messages of one noise on one grid; what occurs in several groups is computed once."""
 
     def __init__(self, noise: AtomNoise, width: float) -> None:

@@ -14,7 +14,8 @@ Shift = tuple[int, float, int]
 """Reach and factor of an atom, and by how many copies replacing a user increases their number; negative: decreases."""
 Shifts = tuple[Shift, ...]
 
-_LEAST_SPARE = 0.25  # the losses of few copies are small, so that less has to be spared for them
+_NEGLIGIBLE = 1e-18
+_MOST_ABOVE = 1 << 16  # cells of the grid; larger losses count as infinite
 _CELLS = 5000  # of the losses of several shifts that are computed at once
 
 
@@ -33,6 +34,15 @@ class AtomNoise:
     def flood_ratio(self, reach: int, factor: float) -> Dyadic:
         """The ratio of the number of copies of an atom."""
         return Dyadic.at_least(1 - self.step * factor / reach)
+
+    def largest_loss(self, factor: float, part: float) -> float:
+        """The largest loss that counts as finite, of a shift by this part of the reach. Every number is valid.
+
+        N times step factor/reach is about a gamma variable X, and the loss about shape step factor part / X. With
+        Pr[X <= x] <= x^shape / shape!, the losses that are left out have the negligible mass, unless ``spare`` is less.
+        """
+        rarest = math.exp((math.lgamma(self.shape + 1) + math.log(_NEGLIGIBLE)) / self.shape)
+        return factor * min(self.spare, self.shape * self.step * part / rarest)
 
 
 class ShiftLosses:
@@ -65,11 +75,9 @@ class ShiftLosses:
                 waiting, cells = {}, 0
             if shift is not None:
                 reach, factor, copies = shift
-                spare = self.noise.spare * factor * max(copies / reach, _LEAST_SPARE)
-                waiting[shift] = NoisyShift(
-                    self.noise.flood_ratio(reach, factor), copies, math.ceil(spare / self.width)
-                )
-                cells += waiting[shift].cells
+                above = min(math.ceil(self.noise.largest_loss(factor, copies / reach) / self.width), _MOST_ABOVE)
+                waiting[shift] = NoisyShift(self.noise.flood_ratio(reach, factor), copies, above)
+                cells += above
 
 
 def rounded_away(copies: int, reach: int, parts: int) -> int:

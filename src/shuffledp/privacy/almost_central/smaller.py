@@ -73,7 +73,8 @@ class SmallerNumber:
     def _losses(self, table: _Table, copies: int) -> tuple[Losses, Losses]:
         """Of more copies, and of fewer."""
         loss = table.logs[copies:] - table.logs[:-copies]  # of fewer copies, at M = copies, copies + 1, ...
-        spare = math.ceil(self.noise.spare * max(copies / self.noise.atoms[0].reach, 0.25) / self.width)
+        ends = self.noise.atoms[0]
+        spare = math.ceil(self.noise.largest_loss(ends.factor, copies / ends.reach) / self.width)
         high = min(math.ceil(float(loss[0]) / self.width), spare)
         low = max(math.floor(float(loss[-1]) / self.width), -spare)
         edges = np.arange(low, high + 1) * self.width
