@@ -7,13 +7,15 @@ remains in the sum, and a negative binomial number of copies of each *atom*. An 
 in the paper, four parts here.
 
 Proof of privacy. By repeated division, a message i equals an integer number of copies of each atom, plus n_+ messages
-"+1" and minus n_- messages "-1", with n_+ + n_- = i. So replacing i by j shifts the *numbers of copies*: the analyzer
-sees a function of independent numbers of copies, some of which are shifted, and of the numbers U+ and U- of "+1" and
-"-1". Of these, D = U+ - U- and M = min(U+, U-) are independent; D is discrete Laplace and is shifted by j - i, and M is
-shifted by between n_+(j) - n_+(i) and n_-(i) - n_-(j), depending on D. The numbers of copies are log-concave, so larger
-shifts are worse, and the shift of an atom that both messages have is no worse than the two shifts one after the other.
-Hence the privacy loss is at most that of the product of D, shifted by at least |j - i|, of the worst shift of M, of the
-shifts up by the atoms of i, and of the shifts down by those of j. ``replacements`` takes the worst of these products.
+"+1" and minus n_- messages "-1", with n_+ + n_- = i; copies of atoms with a negative leading number are subtracted. So
+replacing i by j shifts the *numbers of copies*: the analyzer sees a function of independent numbers of copies, some of
+which are shifted up or down, and of the numbers U+ and U- of "+1" and "-1". Of these, D = U+ - U- and M = min(U+, U-)
+are independent; D is discrete Laplace and is shifted by j - i, and M is shifted by between n_+(j) - n_+(i) and
+n_-(i) - n_-(j), depending on D. ``pairs`` composes exactly these losses. The numbers of copies are log-concave, so
+larger shifts in the same direction are worse, and the shift of an atom that both messages have is no worse than the two
+shifts one after the other. Hence the privacy loss is at most that of the product of D, shifted by at least |j - i|, of
+the worst shift of M, of the shifts by adding i, and of the shifts by removing j. ``replacements`` takes the worst of
+these products for groups of messages, and of the exact losses of pairs where the former are not enough.
 
 The shift of D uses up most of epsilon if i and j are at opposite ends. Messages in the middle are never that far from
 any other, so their atoms may lose more privacy, and need less noise: version 2 of the parameters grades the atoms.

@@ -2,10 +2,10 @@
 
 The numbers of copies of atoms are independent, and replacing message i by j shifts each by the difference between i and
 j. Of "+1" and "-1", the difference D = U+ - U- is discrete Laplace noise and the smaller number M = min(U+, U-) is
-independent of it. Given D + (i - j) = d after the shift of U+ by p = n_+(i) - n_+(j) and of U- by m = n_-(j) - n_-(i),
-where p - m = i - j, M is shifted by max(p - max(d, 0), m - max(-d, 0)): by one of the numbers between p and m. D has
-only |i - j| + 1 different losses, one for each of these shifts. So the loss of both is a mixture, which replaces M by
-its part from the atom {+1, -1} (the analyzer could add the rest itself) but is exact otherwise.
+independent of it. With message i instead of j, U+ is shifted by p = n_+(i) - n_+(j) and U- by m = n_-(j) - n_-(i), where
+p - m = i - j. If the difference is d then, M is shifted by max(p - max(d, 0), m - max(-d, 0)): by max(p, m) if the loss
+of D is least, by one less for each of the next larger losses, and by min(p, m) if it is largest. D has |i - j| + 1
+different losses, so the loss of both numbers is a mixture of as many shifts of M.
 
 Every rounding is upward: a shift of log-concave noise by more copies in the same direction is worse at every epsilon,
 also given D, and masses are split between the ends of a cell of the grid ("connect the dots", Doroshenko 2022).

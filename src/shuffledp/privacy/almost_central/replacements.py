@@ -159,7 +159,9 @@ class _GroupCurves:
                 worst = np.maximum(worst, block[rows, : len(worst)].max(axis=0, initial=0.0))
                 start += len(block)
             return worst
-        for deltas in curves([self.sums[i] for i in np.flatnonzero(chosen)], self.window, self.width):
+        for deltas in curves(
+            [each for each, is_chosen in zip(self.sums, chosen, strict=True) if is_chosen], self.window, self.width
+        ):
             worst = np.maximum(worst, deltas.max(axis=0))
         return worst
 

@@ -84,4 +84,8 @@ class SmallerNumber:
         some = above > 0
         moved = np.where(some, table.lower[above - 1], 0.0), np.where(some, table.upper[above - 1], 1.0)
         up, down = losses_of_tails(stay, moved, low, self.width)
-        return tuple(trimmed(Losses(each.masses, each.first, each.infinite + table.left_out)) for each in (up, down))
+        return self._trimmed(up, table), self._trimmed(down, table)
+
+    @staticmethod
+    def _trimmed(losses: Losses, table: _Table) -> Losses:
+        return trimmed(Losses(losses.masses, losses.first, losses.infinite + table.left_out))
