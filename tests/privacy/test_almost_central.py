@@ -350,7 +350,7 @@ def test_noise_of_a_small_shape_against_the_exact_loss():
     """Losses above 20 steps count as infinite; they have more mass than the noise of any calibration leaves there."""
     for epsilon in (0.5, 0.9):
         exact = worst_replacement(SMALL_SHAPE, range(1, 6), epsilon)
-        assert exact <= SMALL_SHAPE.delta_at(epsilon) <= 1.2 * exact
+        assert exact <= SMALL_SHAPE.delta_at(epsilon) <= 1.5 * exact
 
 
 @pytest.mark.parametrize("levels", [5, 33])

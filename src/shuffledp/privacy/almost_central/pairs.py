@@ -2,7 +2,7 @@
 
 The numbers of copies of atoms are independent, and replacing message i by j shifts each by the difference between i and
 j. Of "+1" and "-1", the difference D = U+ - U- is discrete Laplace noise and the smaller number M = min(U+, U-) is
-independent of it. With message i instead of j, U+ is shifted by p = n_+(i) - n_+(j) and U- by m = n_-(j) - n_-(i), where
+independent of it. With message i instead of j, U+ is shifted by p = n_+(i) - n_+(j) and U- by m = n_-(j) - n_-(i), and
 p - m = i - j. If the difference is d then, M is shifted by max(p - max(d, 0), m - max(-d, 0)): by max(p, m) if the loss
 of D is least, by one less for each of the next larger losses, and by min(p, m) if it is largest. D has |i - j| + 1
 different losses, so the loss of both numbers is a mixture of as many shifts of M.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
 
 import numpy as np
@@ -47,6 +47,7 @@ _FINEST = 8  # cells in one for groups
 _FAR_APART = 2.0
 _ENTRIES = 1 << 20  # of the curves of all pairs of messages
 _LARGEST_PART = 4  # of the pairs of messages that remain possible, for one pair of groups: at most a quarter
+_ALL = 16  # pairs of groups that are all replaced by their pairs of messages
 _ENTRIES_AT_FIRST = 1 << 16
 _KEPT_ENTRIES = 1 << 22  # of the curves of all pairs of groups; if they are more, only every second (third, ...)
 _COMPARED = (1e-12, 1e-3)  # deltas
@@ -79,7 +80,7 @@ def _finer(noise: AtomNoise, width: float) -> tuple[float, int]:
     aim = max(min(width, noise.step / (cells * math.sqrt(noise.shape))), width / _FINEST)
     decay = decay_of(noise.ratio)
     fine = decay / math.ceil(decay / aim) if decay > _FAR_APART * aim else aim
-    return fine, math.ceil(width / fine)
+    return fine, max(1, math.floor(width / fine * (1 + 1e-9)))
 
 
 def _as_pair(total: Losses, width: float) -> DiscretePair:
@@ -98,12 +99,14 @@ def _refined(noise: AtomNoise, bounds: Sequence[_Bound], fine: float, ratio: int
     window = low * ratio, high * ratio
     exact = np.zeros(window[1] - window[0] + 1)
     left, at_once = _ENTRIES // len(exact), _ENTRIES_AT_FIRST
-    of_pairs = PairLosses(noise, fine)
+    of_pairs = PairLosses(replace(noise, spare=noise.spare + fine * ratio), fine)  # spares what the coarse grid does
     refined = np.zeros(len(bounds), dtype=bool)
     waiting = np.argsort(-(samples / of_groups.worst[at]).max(axis=1, initial=0.0), kind="stable")
     while left > 0:
         pairs: list[tuple[int, int]] = []
         exceeding = (samples > exact[at * ratio] * _CLOSE).any(axis=1) & ~refined
+        if len(bounds) <= _ALL:
+            exceeding = ~refined
         for place in waiting[exceeding[waiting]]:
             if bounds[place].count <= left // _LARGEST_PART:
                 pairs += bounds[place].pairs

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from shuffledp.privacy.almost_central.losses import NO_LOSS, Losses, losses_of_tails, trimmed
 from shuffledp.privacy.almost_central.shifts import AtomNoise, ShiftLosses
 from shuffledp.privacy.discrete_laplace import decay_of
+from shuffledp.privacy.divergence import as_delta
 from shuffledp.privacy.loss_grid import discounted
 
 Floats = NDArray[np.float64]
@@ -67,7 +68,7 @@ class SmallerNumber:
         masses = np.exp(shape * math.log(complement) + np.concatenate(([0.0], logs.astype(np.float64))))
         masses = discounted(masses[::-1], decay)[::-1] * -math.expm1(-decay)
         upper = np.cumsum(masses[::-1])[::-1]
-        left_out = max(0.0, 1 - float(masses.sum()))
+        left_out = as_delta(1 - float(masses.sum()))
         return _Table(np.log(masses), np.cumsum(masses), np.append(upper[1:], 0.0), left_out)
 
     def _losses(self, table: _Table, copies: int) -> tuple[Losses, Losses]:
