@@ -117,10 +117,15 @@ def on_grid(pair: DiscretePair, width: float) -> GridLosses:
     """
     loss, p = pair.finite_losses
     infinite_mass = float(pair.p[pair.q == 0].sum()) + pair.cut
-    cell = np.floor(loss / width).astype(np.int64)
-    share_up = np.clip(np.expm1(cell * width - loss) / math.expm1(-width), 0.0, 1.0)
+    cell, share_up = split_on_grid(loss, width)
     first, last = (int(cell.min()), int(cell.max())) if len(cell) else (0, 0)
     cell -= first
     masses = np.bincount(cell, weights=p * (1 - share_up), minlength=last - first + 2)
     masses[1:] += np.bincount(cell, weights=p * share_up, minlength=len(masses) - 1)
     return GridLosses(first, masses.astype(np.float64, copy=False), infinite_mass, width)
+
+
+def split_on_grid(loss: NDArray[np.float64], width: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """For each loss, the grid point below it, and the share of its mass that belongs to the grid point above it."""
+    cell = np.floor(loss / width).astype(np.int64)
+    return cell, np.clip(np.expm1(cell * width - loss) / math.expm1(-width), 0.0, 1.0)

@@ -32,7 +32,8 @@ from functools import cached_property, lru_cache
 from shuffledp.checks import LARGEST_EPSILON, check_epsilon, check_open_unit, check_target
 from shuffledp.errors import ConditionError, InfeasibleError, ParameterError
 from shuffledp.privacy.almost_central.atoms import Atom, atoms_of, check_levels, graded_atoms, tolerances
-from shuffledp.privacy.almost_central.replacements import AtomNoise, replacement_pair
+from shuffledp.privacy.almost_central.replacements import replacement_pair
+from shuffledp.privacy.almost_central.shifts import AtomNoise
 from shuffledp.privacy.correlated_noise import flooding_of_theorem_13
 from shuffledp.privacy.discrete_laplace import least_ratio
 from shuffledp.privacy.divergence import DiscretePair
@@ -47,7 +48,7 @@ _MAX_SHAPE = 1000
 _SHAPES = (10, 13, 17, 22, 29, 40)
 _CLOSE = 0.05  # relative distance of delta from the target; the step is then much closer to the largest one
 _CLOSE_IN_SEARCH = 0.2
-_USUAL_CORRECTION = 0.98  # of the step, for messages that the search leaves out
+_USUAL_CORRECTION = 1.03  # of the step, since the search has looser bounds and a coarser grid
 _USUAL_POWER = 8.0  # delta is about proportional to this power of the step
 _MAX_ROUNDS = 25
 _MAX_STEP = 0.9

@@ -62,6 +62,11 @@ def decompositions(levels: int, parts: int) -> tuple[Decomposition, ...]:
     return tuple(listed)
 
 
+def signed(leader: int, copies: int) -> int:
+    """By how many copies adding the message shifts the atom: an atom with a negative leading number is subtracted."""
+    return copies if leader > 0 else -copies
+
+
 def _divided(size: int, parts: int) -> list[int]:
     """A number as that many numbers of two adjacent sizes, without zeros, the larger ones first."""
     quotient, remainder = divmod(size, parts)

@@ -61,11 +61,16 @@ NO_LOSS = Losses(np.ones(1), 0, 0.0)
 
 @dataclass(frozen=True)
 class NoisyShift:
-    """A shift of NB(shape, ratio) copies, and the cells of the grid on either side of 0."""
+    """A shift of NB(shape, ratio) copies, and the cells of the grid above 0, of losses of fewer copies."""
 
     ratio: Dyadic
     copies: int
     cells: int
+
+    def cells_below(self, width: float) -> int:
+        """The cells below 0: no loss of fewer copies is less than copies ln(ratio)."""
+        least = self.copies * math.log1p(-float(self.ratio.complement))
+        return min(self.cells, math.ceil(-least / width) + 1)
 
 
 def negative_binomial_losses(shape: int, ratio: Dyadic, copies: int, width: float, cells: int) -> tuple[Losses, Losses]:
@@ -79,26 +84,40 @@ def shift_losses(shape: int, shifts: Sequence[NoisyShift], width: float) -> list
     The loss ln(Pr[N = k] / Pr[N + copies = k]) decreases with k, so a cell of the grid is a range of k. The mass of a
     cell is split between its two ends such that its mass under both distributions is preserved.
     """
-    counts = [2 * shift.cells + 1 for shift in shifts]
+    below = [shift.cells_below(width) for shift in shifts]
+    counts = [least + shift.cells + 1 for least, shift in zip(below, shifts, strict=True)]
     complement = np.repeat([float(shift.ratio.complement) for shift in shifts], counts)
     copies = np.repeat([float(shift.copies) for shift in shifts], counts)
-    edges = np.concatenate([np.arange(-shift.cells, shift.cells + 1, dtype=np.float64) for shift in shifts]) * width
+    edges = np.concatenate(
+        [np.arange(-least, shift.cells + 1, dtype=np.float64) for least, shift in zip(below, shifts, strict=True)]
+    )
+    edges *= width
     last = _last_above(shape, complement, copies, edges)  # per edge, the last k with a loss above it
     stay_tails, moved_tails = tails(shape, complement, last), tails(shape, complement, last - copies)
     losses, start = [], 0
-    for shift, count in zip(shifts, counts, strict=True):
-        stay, moved = (
-            _range_masses(lower[start : start + count], upper[start : start + count])
-            for lower, upper in (stay_tails, moved_tails)
-        )
-        down = _in_cells(stay.inner[::-1], moved.inner[::-1], width)
-        down[0] += stay.above
-        up = _in_cells(moved.inner, stay.inner, width)
-        up[0] += moved.below
-        cells = shift.cells
-        losses.append((Losses(up, -cells, moved.above + 1e-15), Losses(down, -cells, stay.below + 1e-15)))
+    for least, count in zip(below, counts, strict=True):
+        part = slice(start, start + count)
+        stay, moved = ((lower[part], upper[part]) for lower, upper in (stay_tails, moved_tails))
+        losses.append(losses_of_tails(stay, moved, -least, width))
         start += count
     return losses
+
+
+def losses_of_tails(
+    stay_tails: tuple[Floats, Floats], moved_tails: tuple[Floats, Floats], first: int, width: float
+) -> tuple[Losses, Losses]:
+    """The losses of more copies, and of fewer, from both tails at the last number with a loss above each edge.
+
+    The edges are (first, first + 1, ...) times the width, and the losses are those of fewer copies. Tails are those of
+    the number of copies, and of that number after a shift by more copies.
+    """
+    stay, moved = _range_masses(*stay_tails), _range_masses(*moved_tails)
+    last = first + len(stay.inner)
+    down = _in_cells(stay.inner[::-1], moved.inner[::-1], first, width)
+    down[0] += stay.above
+    up = _in_cells(moved.inner, stay.inner, -last, width)
+    up[0] += moved.below
+    return Losses(up, -last, moved.above + 1e-15), Losses(down, first, stay.below + 1e-15)
 
 
 def _last_above(shape: int, complement: Floats, copies: Floats, edges: Floats) -> Floats:
@@ -179,13 +198,12 @@ def _remaining_terms(shape: int, complement: Floats, k: Floats, term: Floats) ->
     raise ConditionError(f"The tail of {_MAX_TERMS:,} terms is not negligible.")
 
 
-def _in_cells(first: Floats, second: Floats, width: float) -> Floats:
+def _in_cells(first: Floats, second: Floats, start: int, width: float) -> Floats:
     """Masses of the first distribution at the edges, from the masses of each cell under both distributions."""
-    cells = len(first) // 2
-    lower = np.arange(-cells, cells) * width
+    lower = np.arange(start, start + len(first)) * width
     ratio = np.exp(np.minimum(lower, LARGEST_EPSILON))  # a smaller ratio moves mass upward
     to_upper = np.clip((first - second * ratio) / -math.expm1(-width), 0.0, first)
-    masses = np.zeros(2 * cells + 1)
+    masses = np.zeros(len(first) + 1)
     masses[1:] += to_upper
     masses[:-1] += first - to_upper
     return masses
