@@ -19,7 +19,7 @@ from shuffledp.checks import LARGEST_EPSILON, check_epsilon
 from shuffledp.errors import ParameterError
 from shuffledp.privacy.divergence import DiscretePair, as_delta, positive_part
 from shuffledp.privacy.loss_grid import GridLosses, on_grid
-from shuffledp.privacy.tilted_composition import TiltedSum
+from shuffledp.privacy.tilted_composition import TiltedSum, power
 
 Floats = NDArray[np.float64]
 
@@ -99,7 +99,7 @@ class IndependentComposition:
         length = 1 << max(4, (highest - lowest).bit_length())
         spectrum = np.ones(length // 2 + 1, dtype=np.complex128)
         for part, times in zip(parts, copies, strict=True):
-            spectrum = spectrum * np.fft.rfft(_wrapped(part, length)) ** times
+            spectrum = spectrum * power(np.fft.rfft(_wrapped(part, length)), times)
         masses = np.roll(np.fft.irfft(spectrum, length), -(lowest % length))
         # the relative error of a transform is about log2(length) units of the Euclidean norm of its input; a power
         # multiplies it by the exponent, and a sum over the cycle by the square root of the length

@@ -172,8 +172,12 @@ class BlanketCurve:
 
     def delta_to_check(self, epsilon: float, claimed: float) -> float:
         """``delta_at``, or the looser bound if it is at most ``claimed``."""
-        rough = self._delta_at(epsilon, _COARSE_GRID, direct_points=_FEW_DIRECT_POINTS)
+        rough = self.quick_delta_at(epsilon)
         return rough if rough <= claimed else self.delta_at(epsilon)
+
+    def quick_delta_at(self, epsilon: float) -> float:
+        """A looser bound than ``delta_at``, on a coarse grid."""
+        return self._delta_at(epsilon, _COARSE_GRID, direct_points=_FEW_DIRECT_POINTS)
 
     def likely_epsilon(self, delta: float) -> float:
         """An epsilon in the vicinity of the least one: as if the sum in the bound were normal."""

@@ -18,7 +18,7 @@ from shuffledp.privacy.amplification.clones import ClonesCurve, fewest_clones
 from shuffledp.privacy.amplification.exact import two_response_delta
 from shuffledp.privacy.amplification.privacy_blanket import BlanketCurve
 from shuffledp.privacy.cheu import FlippedCount, least_count_flip
-from shuffledp.privacy.guarantee import PrivacyCurve
+from shuffledp.privacy.guarantee import PrivacyCurve, QuickCurve
 from shuffledp.randomness import Dyadic
 from shuffledp.search import Excess
 
@@ -91,6 +91,13 @@ class RandomizedResponseCurve:
         if self._flipped_bits is not None:
             return self._flipped_bits.delta_at(epsilon)
         return min(curve.delta_at(epsilon) for curve in self.curves)
+
+    def quick_delta_at(self, epsilon: float) -> float:
+        """A looser bound than ``delta_at``, from coarse grids and few cells."""
+        if not self.curves:
+            return self.delta_at(epsilon) if self._flipped_bits is None else self._flipped_bits.quick_delta_at(epsilon)
+        bounds = (curve.quick_delta_at if isinstance(curve, QuickCurve) else curve.delta_at for curve in self.curves)
+        return min(delta_at(epsilon) for delta_at in bounds)
 
     @property
     def curves(self) -> tuple[PrivacyCurve, ...]:
