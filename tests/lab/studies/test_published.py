@@ -1,5 +1,6 @@
 """Published numbers: every row holds, independent sums agree with the accountants, and planted faults are noticed."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -39,8 +40,12 @@ def test_it_holds(outcome):
 
 def test_sources_name_versions(outcome):
     """Programs are cited with a commit, papers with a year and, where they have one, the number of the table."""
+    programs = [source for source in outcome.tables[""].columns["source"] if ";" in source]
+    assert len(programs) == 6
+    without_commit = {source for source in programs if not re.search(r" at [0-9a-f]{7}$", source)}
+    assert without_commit == {rows.FFT_BLANKET}
     for source in outcome.tables[""].columns["source"]:
-        assert " at " in source or "(20" in source
+        assert "(20" in source
         assert ("Table" in source) == ("(2022)" in source)
 
 

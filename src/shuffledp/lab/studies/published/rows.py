@@ -26,8 +26,8 @@ _RM2_LEVELS, _RM2_EPSILON, _RM2_DELTA = 10, 4.0, 1e-14
 _RM2_USERS, _RM2_CELLS = 10**6, 1000
 
 CLONES = "Feldman and others (2021); README of apple/ml-shuffling-amplification at 3fde493"
-VARIATION_RATIO = "Wang and others (2024); wangsw/PrivacyAmplification, version not recorded"
-FFT_BLANKET = "Su and others (2025), program, version not recorded"
+VARIATION_RATIO = "Wang and others (2024); wangsw/PrivacyAmplification at 34ca048"
+FFT_BLANKET = "Su and others (2025), arXiv 2504.07414; their program, of which no version was found"
 LUO_2 = "Luo and others (2022), Table 2"
 LUO_3 = "Luo and others (2022), Table 3"
 LUO_5 = "Luo and others (2022), Table 5"
