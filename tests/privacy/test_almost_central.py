@@ -350,7 +350,7 @@ def test_noise_of_a_small_shape_against_the_exact_loss():
     """Losses above 20 steps count as infinite; they have more mass than the noise of any calibration leaves there."""
     for epsilon in (0.5, 0.9):
         exact = worst_replacement(SMALL_SHAPE, range(1, 6), epsilon)
-        assert exact <= SMALL_SHAPE.delta_at(epsilon) <= 1.1 * exact
+        assert exact <= SMALL_SHAPE.delta_at(epsilon) <= 1.5 * exact
 
 
 @pytest.mark.parametrize("levels", [5, 33])
@@ -377,7 +377,7 @@ def test_bounds_of_groups_alone_are_valid(monkeypatch):
 def test_atoms_shifted_in_the_wrong_direction_would_show(monkeypatch):
     """The planted fault: atoms with a negative leading number are added to the message, as it was at first."""
     exact = worst_replacement(SMALL_SHAPE, range(1, 6), 0.5)
-    monkeypatch.setattr(atoms, "signed", lambda leader, copies: copies)  # noqa: ARG005
+    monkeypatch.setattr(atoms, "signed", lambda leader, copies: copies)
     replacements._messages.cache_clear()
     assert replace(SMALL_SHAPE).delta_at(0.5) < 0.99 * exact
     monkeypatch.undo()
@@ -386,7 +386,7 @@ def test_atoms_shifted_in_the_wrong_direction_would_show(monkeypatch):
 
 def test_a_forgotten_shift_of_the_smaller_number_would_show(monkeypatch):
     exact = worst_replacement(FIRST_VERSION, {1, 2, 3}, 0.9)
-    monkeypatch.setattr(SmallerNumber, "of", lambda self, copies: NO_LOSS)  # noqa: ARG005
+    monkeypatch.setattr(SmallerNumber, "of", lambda self, copies: NO_LOSS)
     assert replace(FIRST_VERSION).delta_at(0.9) < 0.99 * exact
 
 
