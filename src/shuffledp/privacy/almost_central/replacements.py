@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,18 +93,18 @@ def _as_pair(total: Losses, width: float) -> DiscretePair:
     return DiscretePair(masses, masses * np.exp(-losses), cut)
 
 
-def _lowest_raised(masses: Floats, losses: Floats) -> tuple[Floats, Floats]:
+def _lowest_raised(masses: Floats, losses: NDArray[np.floating[Any]]) -> tuple[Floats, Floats]:
     """The lowest losses rounded up to one, the least for which the second distribution sums to about 1 at most.
 
     Otherwise rounding errors of small masses, times e^-loss, may add up to far more than 1.
     """
-    decay = np.exp(-losses)
+    decay: Floats = np.exp(-losses)
     below = np.cumsum(masses) - masses
     sums = np.cumsum((masses * decay)[::-1])[::-1] + below * decay  # of the second, if rounded up to this loss
     low = min(int(np.searchsorted(-sums, -(1 + _SURPLUS))), len(sums) - 1)
     raised = masses[low:].copy()
     raised[:1] += masses[:low].sum()
-    return raised, losses[low:]
+    return raised, np.asarray(losses[low:], dtype=np.float64)
 
 
 def _refined(noise: AtomNoise, bounds: Sequence[_Bound], fine: float, ratio: int) -> Losses:
