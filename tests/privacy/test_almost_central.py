@@ -37,7 +37,7 @@ from shuffledp.privacy.almost_central.pairs import PairLosses
 from shuffledp.privacy.almost_central.smaller import SmallerNumber
 from shuffledp.privacy.almost_central.sums import curves, range_of
 from shuffledp.privacy.composition import compose
-from shuffledp.privacy.discrete_laplace import least_ratio
+from shuffledp.privacy.discrete_laplace import DiscreteLaplaceCurve, least_ratio
 from shuffledp.privacy.divergence import DiscretePair
 from shuffledp.privacy.negative_binomial import NegativeBinomial, NegativeBinomialCurve
 from shuffledp.randomness import Dyadic
@@ -450,6 +450,29 @@ def test_other_targets(epsilon, delta, split):
     assert 0.7 * delta < curve.delta_at(epsilon) <= delta
     more = replace(curve, step=curve.step * 1.1)
     assert more.delta_at(epsilon) > delta
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        AlmostCentralCurve(5, Dyadic.of(0.01), 3, 1e-5, 0.1),
+        AlmostCentralCurve(12, Dyadic.of(0.01), 2, 1e-6, 1e-9),
+        GradedAlmostCentralCurve(18, Dyadic.of(0.1), 5, 1e-3, 8, 0.1, 1.35),
+    ],
+)
+def test_large_losses_of_the_noise_in_the_sum(curve):
+    """Rounding errors of small masses, times e^-loss of very negative losses, are not taken for a distribution."""
+    least = DiscreteLaplaceCurve(curve.ratio, curve.levels)  # the delta of the sum alone
+    for epsilon in (0.0, 1.0, 5.0, 10.0):
+        assert least.delta_at(epsilon) * (1 - 1e-9) <= curve.delta_at(epsilon) <= 1
+    assert compose(curve, 2).delta_at(1.0) >= curve.delta_at(1.0) * (1 - 1e-9)
+
+
+def test_masses_of_the_smaller_number_that_underflow():
+    curve = GradedAlmostCentralCurve(3, Dyadic.of(0.9), 100, 0.01619575684845169, 4, 1000.0, 1.0)
+    for epsilon in (0.0, 0.1, 0.3):
+        least = DiscreteLaplaceCurve(curve.ratio, curve.levels).delta_at(epsilon)  # of the sum alone
+        assert least <= curve.delta_at(epsilon) <= least + 0.1
 
 
 def test_it_composes():

@@ -57,6 +57,7 @@ _MAX_PARTS = 16
 _SLOPE = 0.9
 """Relative to the rate at which the part of epsilon that is left by the shift of the sum grows with the distance."""
 _WIDEST = 4.0
+_MAX_WIDEST = 8  # bounds the time and memory of verifying a document
 _WIDEST_STEP = 0.25
 _MAX_SLOPE = 1e6
 
@@ -161,9 +162,10 @@ class GradedAlmostCentralCurve(_AtomCurve):
             raise ParameterError(
                 f"The slope must lie between 0 and {_MAX_SLOPE:g}, not {self.slope}.", slope=self.slope
             )
-        if not (self.widest >= 1 and self.step * self.widest < 1):
+        if not (1 <= self.widest <= _MAX_WIDEST and self.step * self.widest < 1):
             raise ParameterError(
-                f"The largest factor must be at least 1 and below 1/step, not {self.widest}.", widest=self.widest
+                f"The largest factor must be from 1 to {_MAX_WIDEST} and below 1/step, not {self.widest}.",
+                widest=self.widest,
             )
 
     @cached_property

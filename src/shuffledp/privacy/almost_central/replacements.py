@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ _MAX_CELLS = 2000  # grid cells of the privacy loss of one atom with factor 1, o
 _MAX_STAYING_CELLS = 20_000  # of the noise that stays in the sum
 _ROUNDING = 5e-13  # rounding error of the Fourier transforms, added to delta
 _FARTHEST_LOSS = 600.0
+_SURPLUS = 1e-6  # of the sum of the masses of the second distribution
 _NEGLIGIBLE = 1e-17  # mass of a negative loss that is cut off
 _MAX_SEPARATE = 600  # messages of a group that are considered one by one
 _PARTS = 8  # copies are rounded up to multiples of this fraction of the reach
@@ -88,7 +90,22 @@ def _as_pair(total: Losses, width: float) -> DiscretePair:
     # at far negative losses, masses are rounding errors, which e^-loss would magnify
     keep = np.where(losses < 0, total.masses > _NEGLIGIBLE, total.masses > 0) & (losses > -_FARTHEST_LOSS)
     cut = as_delta(total.infinite + _ROUNDING + float(total.masses[~keep].sum()))
-    return DiscretePair(total.masses[keep], total.masses[keep] * np.exp(-losses[keep]), cut)
+    masses, losses = _lowest_raised(total.masses[keep], losses[keep])
+    return DiscretePair(masses, masses * np.exp(-losses), cut)
+
+
+def _lowest_raised(masses: Floats, losses: NDArray[np.floating[Any]]) -> tuple[Floats, Floats]:
+    """The lowest losses rounded up to one, the least for which the second distribution sums to about 1 at most.
+
+    Otherwise rounding errors of small masses, times e^-loss, may add up to far more than 1.
+    """
+    decay: Floats = np.exp(-losses)
+    below = np.cumsum(masses) - masses
+    sums = np.cumsum((masses * decay)[::-1])[::-1] + below * decay  # of the second, if rounded up to this loss
+    low = min(int(np.searchsorted(-sums, -(1 + _SURPLUS))), len(sums) - 1)
+    raised = masses[low:].copy()
+    raised[:1] += masses[:low].sum()
+    return raised, np.asarray(losses[low:], dtype=np.float64)
 
 
 def _refined(noise: AtomNoise, bounds: Sequence[_Bound], fine: float, ratio: int) -> Losses:

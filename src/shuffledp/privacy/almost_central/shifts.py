@@ -15,7 +15,7 @@ Shift = tuple[int, float, int]
 Shifts = tuple[Shift, ...]
 
 _NEGLIGIBLE = 1e-18
-_MOST_ABOVE = 1 << 16  # cells of the grid; larger losses count as infinite
+_MOST_ABOVE = 1 << 12  # cells of the grid, far more than calibrated noise has; larger losses count as infinite
 _CELLS = 5000  # of the losses of several shifts that are computed at once
 
 

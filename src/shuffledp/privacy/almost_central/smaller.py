@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 _MAX_OUTCOMES = 1 << 17
 _FARTHEST = 45.0  # values above, in the scale of an exponential tail, are left out
 _DEVIATIONS = 10.0
-_MAX_EXPONENT = 600.0  # a mass of e^-600 does not underflow
+_MAX_EXPONENT = 480.0  # a mass of e^-480 does not underflow, nor if ``discounted`` multiplies it by e^-200
 
 
 @dataclass(frozen=True, eq=False)
