@@ -93,7 +93,7 @@ def _new_session(master: str | None, *, progress: bool) -> Session:
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError, ValueError) as error:
         reason = _reason(error)
-        if "stopped SparkContext" in reason:  # Spark logs why, and then ends the application
+        if "on a stopped " in reason:  # Spark logs why, and then ends the application
             reason = "the master does not answer, or it ended the application"
         raise EngineError(f"Cannot start Spark {pyspark.__version__} ({reason}). {_START_ADVICE}") from None
 
