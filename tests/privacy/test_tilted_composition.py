@@ -163,3 +163,40 @@ def test_the_saddle_point_takes_few_steps(monkeypatch):
         assert len(calls) < 15
         mean, variance = original(tilted, calls[-1])
         assert abs(mean - epsilon / 0.01) <= 0.02 * variance**0.5
+
+
+def many_cells(deviation: float, cells: int = 30_000, infinite: float = 1e-30) -> GridLosses:
+    """Losses with mass in every one of many cells, most of it within few of them."""
+    at = np.arange(cells, dtype=np.float64)
+    masses = np.exp(-0.5 * ((at - 2_000) / deviation) ** 2) + 1e-25
+    return GridLosses(-2_000, masses / masses.sum() * (1 - infinite), infinite, 1e-4)
+
+
+def delta_by_convolution(losses: GridLosses, times: int, epsilon: float) -> float:
+    """Divergence of the composition, by convolutions of positive masses in extended precision."""
+    base = losses.masses.astype(np.longdouble)
+    total = base
+    for _ in range(times - 1):
+        total = np.convolve(total, base)
+    at = (losses.first * times + np.arange(len(total))) * np.longdouble(losses.width)
+    beyond = at > epsilon
+    infinite = -math.expm1(times * math.log1p(-losses.infinite))
+    return float((total[beyond] * -np.expm1(epsilon - at[beyond])).sum()) + infinite
+
+
+@pytest.mark.parametrize("deviation", [3.0, 40.0, 400.0])
+@pytest.mark.parametrize("epsilon", [0.02, 0.1, 0.5])
+def test_moments_of_several_cells_together_are_enough(monkeypatch, deviation, epsilon):
+    """Also where nearly all mass is in the cells of one group: never too small, and as good as with all cells."""
+    losses = many_cells(deviation, 6_000)
+    ours = TiltedSum([(losses, 2)]).delta_at(epsilon)
+    monkeypatch.setattr(tilted_composition, "_ROUGH_CELLS", len(losses.masses))
+    with_all_cells = TiltedSum([(losses, 2)]).delta_at(epsilon)
+    assert ours >= delta_by_convolution(losses, 2, epsilon) * (1 - 1e-9)
+    assert ours <= with_all_cells * 1.01
+
+
+def test_a_cycle_that_is_too_long_is_no_obstacle(monkeypatch):
+    """The bound is then 1, and other bounds are used; it must be neither an error nor small."""
+    monkeypatch.setattr(tilted_composition, "_MAX_CELLS", 1 << 4)
+    assert TiltedSum([(many_cells(400.0), 12)]).delta_at(0.3) == 1.0

@@ -40,6 +40,8 @@ class _Filled:
 
     cells: Floats
     masses: Floats
+    variances: Floats | float = 0.0
+    """Of the cells whose mass is at each cell."""
 
     @classmethod
     def of(cls, losses: GridLosses) -> _Filled:
@@ -53,7 +55,9 @@ class _Filled:
         several = -(-len(self.cells) // _ROUGH_CELLS)
         starts = np.arange(0, len(self.cells), several)
         masses = np.add.reduceat(self.masses, starts)
-        return _Filled(np.add.reduceat(self.masses * self.cells, starts) / masses, masses)
+        means = np.add.reduceat(self.masses * self.cells, starts) / masses
+        apart = self.cells - np.repeat(means, np.diff(starts, append=len(self.cells)))
+        return _Filled(means, masses, np.add.reduceat(self.masses * apart**2, starts) / masses)
 
     def cumulant(self, tilt: float) -> float:
         """ln E[e^(tilt loss)], in units of the width."""
@@ -89,7 +93,10 @@ class TiltedSum:
         tilt = _saddle_point(self._mean_and_variance, cells)
         exponent = self._cumulant(tilt) - tilt * cells
         releases = sum(times for _, times in self._parts)
-        finite = math.exp(min(exponent, 700.0)) * self._tilted_excess(tilt, cells)
+        excess = self._tilted_excess(tilt, cells)
+        if excess == math.inf:  # the cycle would be too long; others may have a better bound
+            return 1.0
+        finite = math.exp(min(exponent, 700.0)) * excess
         return as_delta(finite * (1 + 1e-6 + releases * 1e-9) + self._infinite)
 
     def _cumulant(self, tilt: float) -> float:
@@ -102,11 +109,14 @@ class TiltedSum:
             masses = losses.tilted(tilt)
             mean = float(masses @ losses.cells)
             means.append(times * mean)
-            variances.append(times * float(masses @ (losses.cells - mean) ** 2))
+            variances.append(times * float(masses @ ((losses.cells - mean) ** 2 + losses.variances)))
         return math.fsum(means), math.fsum(variances)
 
     def _tilted_excess(self, tilt: float, cells: float) -> float:
-        """Upper bound on the sum over x > epsilon of tilted mass * e^-tilt(x - epsilon) * (1 - e^(epsilon - x))."""
+        """Upper bound on the sum over x > epsilon of tilted mass * e^-tilt(x - epsilon) * (1 - e^(epsilon - x)).
+
+        It is infinite if it would take too long to compute.
+        """
         tilted = [(losses.tilted(tilt), losses, times) for losses, times in self._parts]
         lowest, highest = self._ends(tilt, cells)
         length = 1 << max(4, (highest - lowest).bit_length())
