@@ -11,11 +11,11 @@ Proof of privacy. By repeated division, a message i equals an integer number of 
 replacing i by j shifts the *numbers of copies*: the analyzer sees a function of independent numbers of copies, some of
 which are shifted up or down, and of the numbers U+ and U- of "+1" and "-1". Of these, D = U+ - U- and M = min(U+, U-)
 are independent; D is discrete Laplace and is shifted by j - i, and M is shifted by between n_+(j) - n_+(i) and
-n_-(i) - n_-(j), depending on D. ``pairs`` composes exactly these losses. The numbers of copies are log-concave, so
+n_-(i) - n_-(j), depending on D. ``pairs`` composes these losses. The numbers of copies are log-concave, so
 larger shifts in the same direction are worse, and the shift of an atom that both messages have is no worse than the two
 shifts one after the other. Hence the privacy loss is at most that of the product of D, shifted by at least |j - i|, of
 the worst shift of M, of the shifts by adding i, and of the shifts by removing j. ``replacements`` takes the worst of
-these products for groups of messages, and of the exact losses of pairs where the former are not enough.
+these products for groups of messages, and of the losses of pairs where the former are not enough.
 
 The shift of D uses up most of epsilon if i and j are at opposite ends. Messages in the middle are never that far from
 any other, so their atoms may lose more privacy, and need less noise: version 2 of the parameters grades the atoms.
@@ -24,6 +24,7 @@ any other, so their atoms may lose more privacy, and need less noise: version 2 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -62,7 +63,7 @@ _WIDEST_STEP = 0.25
 _MAX_SLOPE = 1e6
 
 
-class _AtomCurve:
+class _AtomCurve(ABC):
     """The privacy curve of the shuffled messages, for values 0 .. levels."""
 
     levels: int
@@ -79,9 +80,9 @@ class _AtomCurve:
         check_open_unit("step", self.step)
 
     @property
+    @abstractmethod
     def noise(self) -> AtomNoise:
         """All atoms and their noise."""
-        raise NotImplementedError
 
     @property
     def flooding(self) -> tuple[tuple[Atom, Fraction, Dyadic], ...]:

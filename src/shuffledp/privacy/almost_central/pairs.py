@@ -1,4 +1,4 @@
-"""The privacy loss of replacing one message of ``almost-central`` by another: exact but for the grid.
+"""The privacy loss of replacing one message of ``almost-central`` by another, with small upward roundings.
 
 The numbers of copies of atoms are independent, and replacing message i by j shifts each by the difference between i and
 j. Of "+1" and "-1", the difference D = U+ - U- is discrete Laplace noise and the smaller number M = min(U+, U-) is
