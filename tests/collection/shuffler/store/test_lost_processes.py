@@ -49,12 +49,12 @@ def test_what_took_too_long_is_done_again(two_stores):
 def test_the_server_notices_a_lost_machine(two_stores, monkeypatch):
     """The sockets of the tests are of UNIX, where the settings are accepted and have no effect."""
     store, _ = two_stores
-    kept, original = [], postgres._keep_alive
+    kept, original, here = [], postgres._keep_alive, threading.current_thread()
 
     def keep_alive(connection):
         original(connection)
         query = "SELECT name, source FROM pg_settings WHERE name LIKE 'tcp_keepalives%'"
-        if threading.current_thread() is threading.main_thread():  # the pool opens connections of its own at any time
+        if threading.current_thread() is here:  # the pool opens connections of its own at any time
             kept.append(dict(connection.execute(query).fetchall()))
 
     expected = dict.fromkeys((f"tcp_keepalives_{name}" for name in ("idle", "interval", "count")), "session")
